@@ -1,5 +1,4 @@
-//! The pages of `kvorum bench` in headless Chromium: their charts and texts agree with the
-//! measurements.
+//! The pages of `kvorum bench` in headless Chromium: their charts and texts match the measurements.
 
 use std::process::Command;
 

@@ -9,12 +9,12 @@ use crate::seed::SEED_VARIABLE;
 use crate::tally::Tally;
 use crate::tidy::tree::Tree;
 
-/// Sources are formatted.
+/// Checks that sources are formatted.
 pub(crate) fn fmt(run: &Run<'_>) -> anyhow::Result<Tally> {
     succeeds(cargo(run.workspace.root()).args(["fmt", "--all", "--check"])).map(Tally::one)
 }
 
-/// No warning from clippy.
+/// Checks that clippy reports no warning.
 pub(crate) fn clippy(run: &Run<'_>) -> anyhow::Result<Tally> {
     let mut command = cargo(run.workspace.root());
     command.args(["clippy", "--quiet", "--workspace", "--all-targets"]);
@@ -22,7 +22,7 @@ pub(crate) fn clippy(run: &Run<'_>) -> anyhow::Result<Tally> {
     succeeds(&mut command).map(Tally::one)
 }
 
-/// The documentation of every crate, without a warning, and its examples.
+/// Builds the documentation of every crate, without a warning, and runs its examples.
 pub(crate) fn doc(run: &Run<'_>) -> anyhow::Result<Tally> {
     let mut command = cargo(run.workspace.root());
     command.args(["doc", "--quiet", "--workspace", "--no-deps"]);
@@ -42,8 +42,8 @@ pub(crate) fn doc(run: &Run<'_>) -> anyhow::Result<Tally> {
     Ok(tally)
 }
 
-/// The directories below `crates` whose documentation has examples that can be run. To search all
-/// others for some takes cargo a minute.
+/// The directories below `crates` whose documentation has runnable examples. cargo would need a
+/// minute to search all others.
 fn crates_with_examples(tree: &Tree) -> BTreeSet<&str> {
     let files = tree.with_extension("rs");
     files
@@ -52,7 +52,7 @@ fn crates_with_examples(tree: &Tree) -> BTreeSet<&str> {
         .collect()
 }
 
-/// Blocks of documentation that are not marked as text are programs.
+/// True if documentation has a block that is not marked as text, which is a program.
 fn has_example(source: &str) -> bool {
     let mut is_open = false;
     for line in source.lines().map(str::trim_start) {
@@ -68,8 +68,8 @@ fn has_example(source: &str) -> bool {
     false
 }
 
-/// The tests of every crate, with the run's seed; the examples of the documentation are the next stage's.
-/// Temporary files go below the target directory.
+/// Runs the tests of every crate, with the run's seed; the next stage runs the examples in the
+/// documentation. Temporary files are below the target directory.
 pub(crate) fn crates(run: &Run<'_>) -> anyhow::Result<Tally> {
     let mut command = cargo(run.workspace.root());
     command.args(["test", "--workspace", "--no-fail-fast"]);
@@ -78,14 +78,14 @@ pub(crate) fn crates(run: &Run<'_>) -> anyhow::Result<Tally> {
     command.env("PROPTEST_RNG_SEED", run.seed.to_string());
     command.env("TMPDIR", run.workspace.clean_scratch("tmp/crates")?);
     if run.long {
-        // Without optimisation the long sweeps of one engine alone take hours.
+        // Without optimisation the long sweeps of a single engine take hours.
         command.args(["--profile", "long"]);
         command.env("KVORUM_TEST_LONG", "1");
     }
     count_tests(&mut command)
 }
 
-/// Counts from the last lines of cargo's test binaries.
+/// Runs cargo, and adds the counts in the last lines of its test binaries.
 fn count_tests(command: &mut Command) -> anyhow::Result<Tally> {
     let mut tally = Tally::default();
     let has_passed = read_lines(command, |line| {

@@ -1,8 +1,8 @@
-//! Clusters of real servers, each in a network namespace and on a disk of its own, under faults
-//! that only the kernel can make: lost packets, power failures, stopped processes.
+//! Clusters of real servers, each with its own network namespace and disk, under faults that only
+//! the kernel can cause: lost packets, power failures, stopped processes.
 //!
-//! The simulation runs many thousands of times as many faults. These tests show that real sockets,
-//! a real file system and a real clock behave as the simulation assumes.
+//! The simulation runs thousands of times more faults. These tests show that real sockets, a real
+//! file system and a real clock behave as the simulation assumes.
 
 mod bystanders;
 mod census;
@@ -41,10 +41,10 @@ use crate::stage::Stage;
 use crate::tally::Tally;
 use crate::workspace::Workspace;
 
-/// The number of rounds in the large variant, each with another seed.
+/// The number of rounds in the large variant, each with its own seed.
 const ROUNDS_LONG: u64 = 20;
 
-/// Few partitions are quickly moved, and each of five nodes has some.
+/// Settings with few partitions, which move quickly, but enough for five nodes.
 const SETTINGS: &[Setting] = &[
     ("ring_size", "16"),
     ("leveldb.maximum_memory", "64MB"),
@@ -64,7 +64,7 @@ pub(crate) struct Enclosed {
     long: bool,
 }
 
-/// The stage: all tests in an enclosure.
+/// The stage: runs all tests in an enclosure.
 pub(crate) fn stage(run: &Run<'_>) -> anyhow::Result<Tally> {
     prerequisite::require(Stage::Cluster.prerequisites())?;
     let tally = enclosure::run(run)?;
@@ -77,7 +77,7 @@ pub(crate) fn stage(run: &Run<'_>) -> anyhow::Result<Tally> {
     Ok(tally)
 }
 
-/// Runs in the enclosure; the last line that it prints has the counts.
+/// Runs in the enclosure; its last printed line has the counts.
 pub(crate) fn enclosed(workspace: &Workspace, options: &Enclosed) -> anyhow::Result<bool> {
     enclosure::end_with_input();
     network::lay_bridge()?;
@@ -102,11 +102,11 @@ pub(crate) fn enclosed(workspace: &Workspace, options: &Enclosed) -> anyhow::Res
     for round in 0..rounds {
         let seed = options.seed.wrapping_add(round);
         for nodes in [3, 5] {
-            // Engines take turns.
+            // Engines alternate.
             let [bitcask, trees @ ..] = BACKENDS;
             let is_even = seed.wrapping_add(nodes as u64 / 4) % 2 == 0;
             let tree = trees[usize::try_from(seed / 4 % trees.len() as u64).unwrap_or(0)];
-            // One of the two is encrypted, independently of the engine.
+            // One of the two clusters is encrypted, independently of the engine.
             let is_encrypted = (nodes > 3) == ((seed / 2) % 2 == 0);
             let trial = Trial {
                 seed,
@@ -135,7 +135,7 @@ struct Trial {
 }
 
 impl Trial {
-    /// A cluster grows from one node, goes through planned changes, and through the plan's faults.
+    /// Grows a cluster from one node, then makes planned changes, then the plan's faults.
     fn run(&self, workshop: &Workshop, runtime: &Handle) -> Tally {
         let mut report = Report::of(self);
         let mut settings = self.backend.with(SETTINGS);
@@ -163,14 +163,15 @@ impl Trial {
         report.tally
     }
 
-    /// One of the two clusters of a round has bitcask: it is migrated, and the other one restarted as it is.
+    /// True for the cluster with bitcask, of the two in a round: it is migrated, and the other is
+    /// restarted.
     fn is_migrated(&self) -> bool {
         let [bitcask, ..] = BACKENDS;
         self.backend.name == bitcask.name
     }
 }
 
-/// A cluster, and its clients' knowledge.
+/// A cluster, and the records of its clients.
 struct Cluster<'a> {
     fleet: Fleet,
     runtime: &'a Handle,
@@ -184,7 +185,7 @@ impl Cluster<'_> {
         report.check("one node grows under load", &result)
     }
 
-    /// Planned changes, and the loss of one node.
+    /// Makes planned changes, and loses one node.
     fn changes(&mut self, trial: &Trial, report: &mut Report) {
         let (fleet, runtime, known) = (&mut self.fleet, self.runtime, &mut self.known);
         let result = under_faults::one_node_down(fleet, runtime, known, self.seed);
@@ -193,14 +194,14 @@ impl Cluster<'_> {
             let result = rolling::restart(fleet, runtime, known, self.seed);
             report.check("nodes restart one after the other", &result);
         }
-        // Three nodes leave none that could hold a third replica.
+        // With three nodes, no other node could hold a third replica.
         if trial.nodes > REPLICAS {
             let result = leaving::leave_and_return(fleet, runtime, known, self.seed);
             report.check("a node leaves, and comes back empty", &result);
         }
     }
 
-    /// Faults, and a survey of the data after them.
+    /// Causes faults, and checks the data after them.
     fn suffers(&mut self, trial: &Trial, report: &mut Report) {
         let (fleet, runtime, known) = (&mut self.fleet, self.runtime, &mut self.known);
         let count = 2 * trial.plan.len();
@@ -214,7 +215,7 @@ impl Cluster<'_> {
         }
         let result = under_faults::convergence(fleet, runtime, known, REPLICAS);
         let is_sound = report.check("nothing acknowledged is lost, nothing comes back", &result);
-        // Three nodes leave none that could hold two replicas.
+        // With three nodes, too few would be left for the replicas.
         if is_sound && trial.nodes > REPLICAS {
             let result = recovery::recovery(fleet, runtime, known, self.seed);
             report.check("a majority is lost for good", &result);
@@ -222,7 +223,7 @@ impl Cluster<'_> {
     }
 }
 
-/// Results of a trial, printed as they arrive.
+/// The results of a trial, printed as they arrive.
 struct Report {
     title: String,
     since: Instant,
@@ -249,7 +250,7 @@ impl Report {
     }
 }
 
-/// Prints the places to look at after a failure.
+/// Prints the logs to read after a failure.
 fn list_logs(fleet: &Fleet) {
     for machine in &fleet.machines {
         console::line(&format!("        log: {}", machine.log().display()));

@@ -1,14 +1,14 @@
 //! `cargo xtask cluster-cost`: the cost of a cluster beside a single node, and the effect on
 //! clients when one of its nodes is down.
 //!
-//! Five servers on this machine answer the same load as one of them alone does. The CPU time of all
-//! servers is the sum of their use between the first operation and the last. A closed loop gives
-//! the cost, open ones at half of the rate so found give the latencies, with all nodes and with one
-//! killed in turn. Clients use the nodes that stay. One open loop is not a measure: upkeep of six
-//! processes on a few cores in its seconds is in its p99, so the median of several counts.
+//! Five servers on this machine answer the same load as one alone. The CPU time of all servers
+//! between the first operation and the last is added up. A closed loop gives the cost. Open loops
+//! at half of its rate give the latencies, alternately with all nodes and with one killed; clients
+//! use the nodes that stay. Upkeep of six processes on a few cores affects the p99 of one open
+//! loop, so the median of several counts.
 //!
 //! Each of the five has its share of the machine's cores (`worker_threads`), as the documentation
-//! advises for several nodes on one machine; the single one has them all.
+//! advises for several nodes on one machine; the single server has all cores.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,9 +28,9 @@ use crate::workspace::Workspace;
 
 const NODES: usize = 5;
 
-/// The time until the others have noticed that a node is down, and hints are its only cost.
+/// The time until the others have detected that a node is down, and hints are the only cost.
 const NOTICED_WITHIN: Duration = Duration::from_secs(10);
-/// The time until a node that is back has its hints. The machine may be busy.
+/// The time limit for a node that is back to get its hints; the machine may be busy.
 const CAUGHT_UP_WITHIN: Duration = Duration::from_secs(600);
 
 /// Options of `cargo xtask cluster-cost`.
@@ -76,7 +76,7 @@ struct Outcome {
     cpu_us_per_operation: f64,
 }
 
-/// Runs both and prints the ratios.
+/// Runs both clusters and prints the ratios.
 pub(crate) fn run(workspace: &Workspace, options: &CostOptions) -> anyhow::Result<bool> {
     let binary = Binary::at_or_released(options.binary.as_deref(), workspace)?;
     let fleet = |name: &str, nodes| Fleet::start(workspace, options, &binary, name, nodes);
@@ -164,7 +164,7 @@ impl Fleet<'_> {
         Ok(outcome.p99_ms)
     }
 
-    /// Kills the last node, and waits until the others have noticed.
+    /// Kills the last node, and waits until the others have detected that.
     fn kill_last(&mut self) -> anyhow::Result<()> {
         let server = self.nodes.servers.pop();
         server.context("no node to kill")?.kill();
@@ -172,7 +172,7 @@ impl Fleet<'_> {
         Ok(())
     }
 
-    /// Starts it again, and waits until it has its hints.
+    /// Starts the last node again, and waits until it has its hints.
     fn start_last(&mut self) -> anyhow::Result<()> {
         let site = self.nodes.sites.last().context("no node to start")?;
         self.nodes.servers.push(site.start()?);
@@ -202,7 +202,7 @@ impl Fleet<'_> {
         each.sum()
     }
 
-    /// A load over all nodes that are up.
+    /// The command for a load on all nodes that are up.
     fn bench(&self, config: &str, name: &str) -> Command {
         let up = self.nodes.servers.len();
         let sites = self.nodes.sites.iter().take(up);

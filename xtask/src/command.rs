@@ -1,4 +1,4 @@
-//! Running other programs: with their output shown, and read if necessary.
+//! Running other programs, with their output shown, and read if necessary.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -21,7 +21,7 @@ pub(crate) fn succeeds(command: &mut Command) -> anyhow::Result<bool> {
 /// Runs a program whose output matters only if it fails.
 ///
 /// # Errors
-/// If it cannot be started or fails; its output is in the text.
+/// If the program cannot be started or fails; the text has its output.
 pub(crate) fn capture(command: &mut Command) -> anyhow::Result<String> {
     let text = describe(command);
     let output = command
@@ -38,13 +38,13 @@ pub(crate) fn capture(command: &mut Command) -> anyhow::Result<String> {
     Ok(printed)
 }
 
-/// Runs a program with its output shown, and passes each line of its standard output to `read` too;
-/// true if it succeeded.
+/// Runs a program with its output shown, and also passes each line of its standard output to
+/// `read`; true if it succeeded.
 pub(crate) fn read_lines(command: &mut Command, read: impl FnMut(&str)) -> anyhow::Result<bool> {
     read_shown_lines(command, str::to_owned, read)
 }
 
-/// As before, shown behind a name: others show theirs meanwhile.
+/// Like [`read_lines`], with a name before each line, since other programs print meanwhile.
 pub(crate) fn read_named_lines(
     command: &mut Command,
     name: &str,
@@ -78,7 +78,7 @@ fn read_shown_lines(
     Ok(status.success())
 }
 
-/// The cargo that runs this program, in the workspace's root.
+/// A command for the cargo that runs this program, in the workspace's root.
 pub(crate) fn cargo(root: &Path) -> Command {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);

@@ -1,7 +1,7 @@
-//! Real clients, written by others for Riak, against our server.
+//! Tests of real clients, written by others for Riak, against our server.
 //!
-//! Their dependencies are installed below the target directory, in versions that the tree pins;
-//! they are installed again when the pins have changed.
+//! Their dependencies are installed below the target directory, in versions that the repository
+//! pins, and installed again when the pins change.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -24,8 +24,8 @@ use crate::tally::Tally;
 /// The folder of the Python client's runner, from the root.
 const PYTHON_FOLDER: &str = "tests/conformance/python";
 
-/// Its lists of packages, each with further arguments of pip. The tests are in the client's source
-/// package alone.
+/// The runner's lists of packages, each with further arguments of pip. Only the client's source
+/// package has the tests.
 const PYTHON_LISTS: &[(&str, &[&str])] = &[
     ("requirements.txt", &[]),
     (
@@ -38,7 +38,7 @@ const PYTHON_LISTS: &[(&str, &[&str])] = &[
 const NODE_FOLDER: &str = "tests/conformance/node";
 
 /// The settings that clients' tests expect of a server: Riak's name for the node, which one test
-/// compares, and several copies on one node as in Riak, which one test counts.
+/// compares, and several copies on one node, which one test counts.
 pub(crate) const SETTINGS: &[(&str, &str)] =
     &[("nodename", "riak@127.0.0.1"), ("colocated_replicas", "on")];
 
@@ -63,17 +63,17 @@ const BUCKET_TYPES: &[(&str, &str)] = &[
     ("write_once", r#"{"props":{"write_once":true}}"#),
 ];
 
-/// A bucket that the Python suite lists with a limit of one millisecond, expecting to be refused.
-/// Its own thousand keys are listed in less.
+/// A bucket that the Python suite lists with a limit of one millisecond, which has to fail. Listing
+/// its own thousand keys takes less.
 const LISTED_BUCKET: &[u8] = b"random_key_bucket";
 
-/// Keys added to it, so that listing them takes longer.
+/// The number of keys added to it, so that listing takes longer.
 const LISTED_KEYS: u32 = 30_000;
 
-/// Connections that add them.
+/// The number of connections that add them.
 const LISTED_WRITERS: u32 = 32;
 
-/// The engines that every client has to work with, and true for those with secondary indexes.
+/// The engines that every client is tested with, and true for engines with secondary indexes.
 const ENGINES: [(&str, bool); 6] = [
     ("bitcask", false),
     ("leveldb", true),
@@ -83,7 +83,7 @@ const ENGINES: [(&str, bool); 6] = [
     ("memory", true),
 ];
 
-/// The Python client's own suite.
+/// Runs the Python client's own suite.
 pub(crate) fn python(run: &Run<'_>) -> anyhow::Result<Tally> {
     prerequisite::require(Stage::Python.prerequisites())?;
     let folder = run.workspace.root().join(PYTHON_FOLDER);
@@ -104,10 +104,10 @@ pub(crate) fn python(run: &Run<'_>) -> anyhow::Result<Tally> {
     Ok(total)
 }
 
-/// The Python client on three servers, one of which is killed meanwhile; over either protocol.
+/// Runs the Python client on three servers, over both protocols. One server is killed meanwhile.
 fn on_cluster(run: &Run<'_>, python: &Path, folder: &Path) -> anyhow::Result<Tally> {
     let directory = run.workspace.clean_scratch("conformance/cluster")?;
-    // For index queries.
+    // The engine has index queries.
     let settings = [("storage_backend", "leveldb"), ("ring_size", "16")];
     let mut nodes = Neighbours::start(&run.binary, &directory, 3, &settings)?;
     nodes.join()?;
@@ -132,7 +132,7 @@ fn on_cluster(run: &Run<'_>, python: &Path, folder: &Path) -> anyhow::Result<Tal
     Ok(total)
 }
 
-/// Our scenarios with the Node.js client.
+/// Runs our scenarios with the Node.js client.
 pub(crate) fn node(run: &Run<'_>) -> anyhow::Result<Tally> {
     prerequisite::require(Stage::Node.prerequisites())?;
     let folder = install_npm(
@@ -151,15 +151,15 @@ pub(crate) fn node(run: &Run<'_>) -> anyhow::Result<Tally> {
     })
 }
 
-/// On a server of each engine, side by side: clients' tests mostly wait.
+/// Runs tests on a server of each engine, side by side, since clients' tests mostly wait.
 fn on_every_engine(
     run: &Run<'_>,
     command: impl Fn(&Site, bool) -> anyhow::Result<Command> + Sync,
 ) -> anyhow::Result<Tally> {
     let mut total = Tally::default();
     let mut started = Vec::new();
-    // One after the other: a port is taken by the server's start, and not by the search for a free
-    // one.
+    // Servers start one after the other: only the start of a server takes its port, not the search
+    // for a free one.
     for (engine, has_indexes) in ENGINES {
         match start_on(run, engine) {
             Ok((site, server)) => started.push((engine, has_indexes, site, server)),
@@ -208,12 +208,12 @@ fn prepare_site(binary: &Binary, directory: &Path, engine: &str) -> anyhow::Resu
     Site::new(binary, directory, &settings)
 }
 
-/// Creates the bucket types that clients' tests find.
+/// Creates the bucket types that clients' tests need.
 pub(crate) fn create_bucket_types(site: &Site) -> anyhow::Result<()> {
     create_types(site, BUCKET_TYPES)
 }
 
-/// Creates bucket types of these names with these properties.
+/// Creates bucket types with these names and properties.
 pub(crate) fn create_types(site: &Site, types: &[(&str, &str)]) -> anyhow::Result<()> {
     for (name, properties) in types {
         site.run(&["admin", "bucket-type", "create", name, properties])?;
@@ -247,7 +247,7 @@ async fn fill_share(server: SocketAddr, writer: u32) -> Result<(), kvorum_client
     Ok(())
 }
 
-/// Runs a client's tests against `server`, which end with a line of counts.
+/// Runs a client's tests against `server`; they end with a line of counts.
 pub(crate) fn run_client(command: &mut Command, server: &str) -> anyhow::Result<Tally> {
     let mut closing = None;
     let read = |line: &str| closing = Tally::parse(line).or(closing);
@@ -261,8 +261,8 @@ pub(crate) fn run_client(command: &mut Command, server: &str) -> anyhow::Result<
     Ok(tally)
 }
 
-/// Makes a virtual environment below the target directory under `name`, with the packages of a
-/// folder's lists; returns the Python in it.
+/// Makes a virtual environment `name` below the target directory, with the packages of a folder's
+/// lists; returns its Python.
 pub(crate) fn install_python(
     run: &Run<'_>,
     folder: &Path,
@@ -292,8 +292,8 @@ pub(crate) fn install_python(
     Ok(python)
 }
 
-/// Copies the scripts of a folder beside their dependencies, which are installed from the lock file
-/// below the target directory under `name`; returns the directory.
+/// Installs the dependencies of a folder from its lock file in `name` below the target directory,
+/// and copies the scripts there; returns the directory.
 pub(crate) fn install_npm(run: &Run<'_>, folder: &Path, name: &str) -> anyhow::Result<PathBuf> {
     let home = run.workspace.scratch(name)?;
     let manifests = ["package.json", "package-lock.json"].map(|name| folder.join(name));

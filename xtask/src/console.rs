@@ -1,14 +1,14 @@
-//! Output of the commands: the one place that writes to standard output. It keeps the lines that
+//! The output of the commands: only this module writes to standard output. It keeps the lines that
 //! name a failure, for the end of a long run.
 
 use std::io::{self, Write};
 
 use parking_lot::Mutex;
 
-/// Lines that named a failure, in their order.
+/// The lines that named a failure, in order.
 static FAILURES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// Prints a line at once, so that an interrupted log of CI has all lines up to there.
+/// Prints a line at once, so that an interrupted log of CI has all lines so far.
 #[expect(clippy::print_stdout, reason = "this is what the user asked for")]
 pub(crate) fn line(text: &str) {
     if names_failure(text) {
@@ -28,14 +28,15 @@ pub(crate) fn failures() -> Vec<String> {
     FAILURES.lock().clone()
 }
 
-/// True for a failed check, and for a failed test of cargo's, also behind the names of a lane and of a script.
+/// True for a failed check, and for a failed test of cargo, also after the names of a lane and of
+/// a script.
 fn names_failure(text: &str) -> bool {
     let text = text.trim();
     let begins = |line: &str| line.starts_with("FAILED  ") || line.starts_with("FAILED, ");
     text.split(": ").any(begins) || text.ends_with(" ... FAILED")
 }
 
-/// Another lane repeats its failures when it ends.
+/// Keeps each failure once, since another lane repeats its failures at its end.
 fn keep(failures: &mut Vec<String>, text: &str) {
     if !failures.iter().any(|it| it == text) {
         failures.push(text.to_owned());

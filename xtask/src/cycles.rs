@@ -1,4 +1,4 @@
-//! The command `cycles`: the modules of a crate that reach each other, and the paths between them.
+//! The command `cycles`: the modules of a crate that reach one another, and the paths between them.
 
 use anyhow::ensure;
 use clap::Args;
@@ -18,7 +18,7 @@ pub(crate) struct CyclesOptions {
     crates: Vec<String>,
 }
 
-/// Prints the knots of each crate, and the number of crates with some.
+/// Prints the knots of each crate, and the number of crates with knots.
 pub(crate) fn run(workspace: &Workspace, options: &CyclesOptions) -> anyhow::Result<bool> {
     prerequisite::require(&[GIT])?;
     let tree = Tree::of(workspace.root())?;

@@ -1,4 +1,5 @@
-//! The only command that writes into the tree: formatting, clippy's own fixes, generated messages.
+//! The only command that writes to the repository: formatting, clippy's own fixes, generated
+//! messages.
 
 use crate::command::{cargo, succeeds};
 use crate::workspace::Workspace;

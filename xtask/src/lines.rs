@@ -1,8 +1,8 @@
 //! The command `lines`: the number of lines of code of each crate.
 //!
-//! It counts the files that `crates/*/src` compiles into libraries and programs, without tests,
-//! comments and blank lines. A blank line inside a text counts, and generated code that a file
-//! includes does not. `xtask` is left out: it builds the product and is not part of it.
+//! It counts the files in `crates/*/src` that are compiled into libraries and programs, without
+//! tests, comments and blank lines. Blank lines inside a text count; generated code that a file
+//! includes does not. `xtask` does not count: it builds the product and is not part of it.
 
 use crate::console;
 use crate::modules::inside::Crate;

@@ -1,13 +1,13 @@
 //! The project's own commands: `cargo xtask test`, `sim`, `tidy`, `lines`, `cycles`, `fix`,
 //! `profile-get`, `request-cost`, `cluster-cost` and `tombstones`.
 //!
-//! `test` is the command for CI and for newcomers: it installs its dependencies (under the target
-//! directory, nothing else is written) and ends with a line of counts. `tidy` checks the rules of
-//! the house that no other tool checks; `lines` and `cycles` count lines and cycles, of which fewer
-//! are better. `fix` is the only command that changes a file of the tree. `profile-get` measures
-//! the figures of `docs/performance.md` for a cached get, `request-cost` those of requests beside
-//! each other, `cluster-cost` those for several nodes, and `tombstones` those of a cluster with deletes. `sim` replays
-//! seeds of the simulation and runs campaigns of them.
+//! `test` is the command for CI and for newcomers: it installs its dependencies under the target
+//! directory, writes nowhere else, and ends with a line of counts. `tidy` checks the project's
+//! rules that no other tool checks; `lines` and `cycles` count lines and cycles. `fix` is the only
+//! command that changes a file of the repository. Four commands measure figures of
+//! `docs/performance.md`: `profile-get` for a cached get, `request-cost` for compared requests,
+//! `cluster-cost` for several nodes, and `tombstones` for a cluster with deletes. `sim` replays
+//! seeds of the simulation and runs campaigns.
 
 mod browser;
 mod cargo_stages;

@@ -1,6 +1,7 @@
-//! The modules of the workspace's crates, the paths between them, and the cycles that these make.
+//! The modules of the workspace's crates, the paths between them, and the cycles of these paths.
 //!
-//! The lexer is enough here too: a parser skips the arguments of macros, which have many paths.
+//! The lexer is enough here too: a parser would skip the arguments of macros, which have many
+//! paths.
 
 pub(crate) mod edges;
 pub(crate) mod inside;

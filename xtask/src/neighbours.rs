@@ -16,19 +16,19 @@ use crate::server::{Binary, Server, Site, free_address};
 /// Far more than necessary; the machine may be busy.
 const SETTLED_WITHIN: Duration = Duration::from_secs(300);
 
-/// The replicas of a key if there are nodes for them.
+/// The replicas of a key if there are enough nodes.
 const REPLICAS: usize = 3;
 
-/// Servers on this machine, each with a share of its cores unless it is the only one.
+/// Servers on this machine; if there are several, each has a share of the cores.
 pub(crate) struct Neighbours {
     pub(crate) sites: Vec<Site>,
     pub(crate) servers: Vec<Server>,
-    /// The first one's address for the others.
+    /// The address of the first server for other nodes.
     first: SocketAddr,
 }
 
 impl Neighbours {
-    /// Starts this many servers below `directory`, each a cluster of its own.
+    /// Starts this many servers below `directory`, each as a separate cluster.
     pub(crate) fn start(
         binary: &Binary,
         directory: &Path,
@@ -55,7 +55,7 @@ impl Neighbours {
         })
     }
 
-    /// Makes one cluster of them, and waits until it is settled.
+    /// Joins the servers to one cluster, and waits until it is settled.
     pub(crate) fn join(&self) -> anyhow::Result<()> {
         let (first, others) = self.sites.split_first().context("no nodes")?;
         let name = format!("node1@127.0.0.1:{}", self.first.port());
@@ -83,7 +83,7 @@ impl Neighbours {
         Ok(())
     }
 
-    /// Stops all of them.
+    /// Stops all servers.
     pub(crate) fn stop(self) -> anyhow::Result<()> {
         let mut servers = self.servers.into_iter();
         servers.try_for_each(|server| server.stop().map(drop))

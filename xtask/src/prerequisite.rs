@@ -1,8 +1,8 @@
-//! Programs that the tests need and cargo cannot bring.
+//! Programs that the tests need and cargo cannot install.
 //!
-//! Those of all stages of a run are searched before anything is built. Missing ones are installed
-//! for root on Debian and its relatives; other users get the one command that installs all of them.
-//! No test is ever skipped for a missing program.
+//! The programs of all stages are checked before anything is built. Missing programs are installed
+//! if the user is root on Debian or a derivative; other users get one command that installs all of
+//! them. No test is ever skipped for a missing program.
 
 use std::process::{Command, Stdio};
 
@@ -11,14 +11,14 @@ use anyhow::{Context, bail, ensure};
 use crate::command::succeeds;
 use crate::console;
 
-/// A program that has to be there.
+/// A required program.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Prerequisite {
     /// The command that shows whether it exists.
     probe: &'static [&'static str],
     /// Its purpose.
     purpose: &'static str,
-    /// Debian's packages that bring it.
+    /// Debian's packages with it.
     packages: &'static [&'static str],
 }
 
@@ -85,7 +85,7 @@ pub(crate) const ERLANG: Prerequisite = Prerequisite {
     ],
 };
 
-/// Ends well if all libraries are there.
+/// A script that succeeds if all libraries exist.
 const ERLANG_LIBRARIES: &str = "[true = is_list(code:lib_dir(It)) \
     || It <- [eunit, parsetools, ssl, syntax_tools, tools, xmerl]], halt().";
 
@@ -104,7 +104,7 @@ pub(crate) const RUBY: Prerequisite = Prerequisite {
     ],
 };
 
-/// Ends well if all libraries are there.
+/// A script that succeeds if all libraries exist.
 const RUBY_LIBRARIES: &str =
     "%w[active_support beefcake i18n innertube multi_json rspec yajl].each { |it| require it }";
 

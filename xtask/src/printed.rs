@@ -1,9 +1,9 @@
-//! The stage `printed`: command lines of the documents, run as a reader would run them.
+//! The stage `printed`: the command lines of the documents, run as by a reader.
 //!
-//! Each document has a directory of its own with `bench/` in it. Its lines run there one after the
-//! other, with `kvorum` on the path and with the server that the document starts, or else a server
-//! without settings. A replacement may use the fixtures below `tree/`. A line fails if its status
-//! is not zero, or if it does not end. `curl` fails here if the server answers with an error.
+//! Each document has its own directory with `bench/`. Its lines run there one after the other, with
+//! `kvorum` on the path, and with the server that the document starts, or else a server without
+//! settings. A replacement may use the fixtures below `tree/`. A line fails if its status is not
+//! zero, or if it does not end. `curl` fails here if the server answers with an error.
 
 mod document;
 mod quoted;
@@ -27,12 +27,12 @@ use self::session::Session;
 /// The time limit for all lines together.
 const ALL_WITHIN: Duration = Duration::from_secs(180);
 
-/// True for documents whose lines a reader runs.
+/// True for documents with lines that a reader runs.
 pub(crate) fn is_document(path: &str) -> bool {
     path == "README.md" || path.starts_with("docs/") && path.ends_with(".md")
 }
 
-/// Runs every line that is marked to be run.
+/// Runs every line with the mark `run`.
 pub(crate) fn stage(run: &Run<'_>) -> anyhow::Result<Tally> {
     prerequisite::require(Stage::Printed.prerequisites())?;
     let tree = Tree::of(run.workspace.root())?;
@@ -67,7 +67,8 @@ pub(crate) fn stage(run: &Run<'_>) -> anyhow::Result<Tally> {
     Ok(tally)
 }
 
-/// A run of all lines that takes longer would soon be left out, and lines would fail unnoticed.
+/// Checks the time of all lines: a slower stage would soon be skipped, and failing lines would go
+/// unnoticed.
 fn within(took: Duration) -> anyhow::Result<String> {
     let seconds = took.as_secs();
     ensure!(
@@ -82,8 +83,8 @@ fn is_run(line: &Printed) -> bool {
     matches!(line.mark, Ok(Mark::Run(_) | Mark::Serve(_)))
 }
 
-/// Command lines without a mark, or with one that cannot be read; shown files that have other lines;
-/// quoted messages that no source has.
+/// Violations: command lines without a valid mark, shown files with other lines, and quoted
+/// messages that no source has.
 pub(crate) fn check(tree: &Tree) -> Vec<String> {
     let mut violations = Vec::new();
     for file in tree.with_extension("md").filter(|it| is_document(&it.path)) {

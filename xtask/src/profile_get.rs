@@ -1,9 +1,9 @@
-//! `cargo xtask profile-get`: the server's use of time while it answers gets of cached objects.
+//! `cargo xtask profile-get`: the use of the server's time for gets of cached objects.
 //!
-//! The claim is that most of it is the kernel's network path. A server is started and filled with
-//! 10,000 objects of 1,000 bytes. Gets of all of them, or of the first ones, arrive over 64 connections
-//! while `perf` samples the server. The innermost frame of a sample's stack selects the part to which
-//! it belongs, and kernel time belongs to its system call.
+//! The claim is that the kernel's network path takes most of the time. A server is started and
+//! filled with 10,000 objects of 1,000 bytes. Gets of all or of the first objects arrive over 64
+//! connections while `perf` samples the server. The innermost frame of a stack selects the part of
+//! a sample; kernel time counts for its system call.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,9 +24,9 @@ use crate::workspace::Workspace;
 
 /// Samples for each second: a prime number, so that no periodic work of the server coincides with it.
 const SAMPLES_PER_SECOND: &str = "1999";
-/// The time by which the load begins before the sampling, and ends after it.
+/// The time for which the load runs before and after the sampling.
 const MARGIN: Duration = Duration::from_secs(1);
-/// Functions of our own that are listed.
+/// The number of our own functions that are listed.
 const FUNCTIONS_SHOWN: usize = 20;
 
 /// Options of `cargo xtask profile-get`.
@@ -216,7 +216,7 @@ fn frame(line: &str) -> (&str, &str) {
     }
 }
 
-/// The part that a stack, innermost frame first, belongs to.
+/// The part of a stack, innermost frame first.
 fn part_of(stack: &[String], binary: &str) -> Option<Part> {
     let is_kernel = |object: &str| object.starts_with("[kernel") || object.ends_with(".ko");
     let (_, object) = frame(stack.first()?);
@@ -232,7 +232,7 @@ fn part_of(stack: &[String], binary: &str) -> Option<Part> {
     Some(part.unwrap_or(Part::RestOfKernel))
 }
 
-/// The part to which a kernel function and everything that it calls belong.
+/// The part of a kernel function and everything that it calls.
 fn part_of_call(function: &str) -> Option<Part> {
     const NETWORK: [&str; 6] = [
         "sys_send",

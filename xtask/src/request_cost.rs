@@ -1,9 +1,9 @@
-//! `cargo xtask request-cost`: the server's CPU time for a cached get over HTTP beside one over protocol buffers, and
-//! for a counter's increment beside a put.
+//! `cargo xtask request-cost`: the server's CPU time for a cached get over HTTP and over protocol
+//! buffers, and for a counter's increment and a put.
 //!
-//! One server answers each load alone, one after the other, and its CPU time between the beginning and the end of a
-//! load is divided by the operations. Loads that are compared are run in turn, several times, and the median counts:
-//! other work on the machine is in each of them alike.
+//! One server answers the loads one after the other. Its CPU time between the beginning and the end
+//! of a load is divided by the operations. Compared loads alternate several times, and the medians
+//! count, so that other work on the machine affects them equally.
 
 use std::fs;
 use std::path::PathBuf;
@@ -18,10 +18,10 @@ use crate::console;
 use crate::server::{Binary, Server, Site};
 use crate::workspace::Workspace;
 
-/// The most that HTTP may cost beyond protocol buffers, in microseconds.
+/// The most additional cost of HTTP over protocol buffers, in microseconds.
 const HTTP_US_MAX: f64 = 8.0;
 
-/// The most that an increment may cost, in puts.
+/// The most cost of an increment, in puts.
 const INCREMENT_PUTS_MAX: f64 = 2.0;
 
 /// Options of `cargo xtask request-cost`.
@@ -41,7 +41,7 @@ pub(crate) struct RequestCostOptions {
     binary: Option<PathBuf>,
 }
 
-/// A server and the place of its loads.
+/// A server and the directory of its loads.
 struct Measured<'a> {
     options: &'a RequestCostOptions,
     binary: Binary,
@@ -50,8 +50,8 @@ struct Measured<'a> {
     server: Server,
 }
 
-/// Runs all loads and prints what they cost. The aims are printed beside the figures and are not judged: a figure of a
-/// busy machine says little.
+/// Runs all loads and prints their costs. The aims are only printed beside the figures, since
+/// figures of a busy machine mean little.
 pub(crate) fn run(workspace: &Workspace, options: &RequestCostOptions) -> anyhow::Result<bool> {
     let binary = Binary::at_or_released(options.binary.as_deref(), workspace)?;
     let directory = workspace.clean_scratch("request-cost")?;
@@ -143,7 +143,7 @@ impl Measured<'_> {
     }
 }
 
-/// The operations of a result, all of which have succeeded.
+/// The operations of a result, which must all have succeeded.
 fn operations_of(run: &str) -> anyhow::Result<f64> {
     let run: Value = serde_json::from_str(run).context("reading a result")?;
     let totals = run["totals"]

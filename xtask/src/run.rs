@@ -1,4 +1,4 @@
-//! A run of the tests, as its stages see it.
+//! A run of the tests, for its stages.
 
 use crate::server::Binary;
 use crate::workspace::Workspace;

@@ -1,5 +1,5 @@
-//! Requests that schemathesis makes of the description that a node serves of its HTTP interface: it
-//! finds answers that are not described.
+//! Requests that schemathesis makes from a node's description of its HTTP interface, to find
+//! answers that are not described.
 //!
 //! The requests follow from the run's seed. The settings of the checks are in
 //! `tests/conformance/schemathesis`.
@@ -20,18 +20,19 @@ use crate::tally::Tally;
 /// The folder of the checks, from the root.
 const FOLDER: &str = "tests/conformance/schemathesis";
 
-/// Its list of Python's packages.
+/// The list of the checks' Python packages.
 const LISTS: &[(&str, &[&str])] = &[("requirements.txt", &[])];
 
-/// An engine with secondary indexes, and for long runs one without.
+/// Engines with secondary indexes; long runs add one without.
 const ENGINES: &[&str] = &["leveldb"];
 const ENGINES_LONG: &[&str] = &["leveldb", "bitcask"];
 
-/// Requests that are made up for each operation, beside some sixty that its parameters lead to.
+/// The number of random requests for each operation, beside about sixty that follow from its
+/// parameters.
 const EXAMPLES: u32 = 3;
 const EXAMPLES_LONG: u32 = 100;
 
-/// Asks a server of each engine.
+/// Sends requests to a server of each engine.
 pub(crate) fn stage(run: &Run<'_>) -> anyhow::Result<Tally> {
     prerequisite::require(Stage::Schemathesis.prerequisites())?;
     let folder = run.workspace.root().join(FOLDER);
@@ -52,7 +53,7 @@ fn ask(run: &Run<'_>, folder: &Path, program: &Path, engine: &str) -> anyhow::Re
     let server = site.start()?;
     create_bucket_types(&site)?;
     let mut command = requests(run, folder, program, &site);
-    // Its files between runs are removed with the server's data.
+    // The files that it keeps between runs are removed with the server's data.
     command.current_dir(&directory);
     command.env("TMPDIR", run.workspace.scratch("tmp")?);
     let mut total = Tally::default();

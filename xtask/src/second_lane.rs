@@ -1,5 +1,5 @@
-//! Stages that run beside the others, in a process of their own: they wait for servers most of the
-//! time, while tests of crates and the simulation keep the processor busy.
+//! Stages that run beside the others, in a separate process: they mostly wait for servers, while
+//! tests of crates and the simulation keep the processor busy.
 
 use std::env;
 use std::process::Command;
@@ -38,7 +38,7 @@ impl SecondLane {
         Ok(Self { reader })
     }
 
-    /// Waits for the stages; their counts together.
+    /// Waits for the stages; returns the sum of their counts.
     pub(crate) fn end(self) -> anyhow::Result<Tally> {
         let ended = self.reader.join();
         ended.map_err(|_| anyhow!("the thread that reads their output died"))?

@@ -4,10 +4,10 @@ use std::env;
 
 use anyhow::Context;
 
-/// The variable through which a seed reaches the tests, and through which it is set again.
+/// The variable that passes a seed to the tests, and with which a user sets it.
 pub(crate) const SEED_VARIABLE: &str = "KVORUM_TEST_SEED";
 
-/// The seed from the environment, else a fresh one.
+/// The seed from the environment, or else a fresh seed.
 pub(crate) fn choose() -> anyhow::Result<u64> {
     match env::var(SEED_VARIABLE) {
         Ok(text) => parse(&text),

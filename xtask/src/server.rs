@@ -23,14 +23,14 @@ const READY_WITHIN: Duration = Duration::from_secs(60);
 /// The time limit for a graceful stop, and for a refusal to start.
 const END_WITHIN: Duration = Duration::from_secs(60);
 
-/// Below the range from which the system takes ports for outgoing connections.
+/// Ports below the range that the system uses for outgoing connections.
 const PORTS: std::ops::Range<u16> = 20_000..30_000;
 
 /// A ping and its answer, as frames of the protocol.
 const PING: [u8; 5] = [0, 0, 0, 1, 1];
 const PONG: [u8; 5] = [0, 0, 0, 1, 2];
 
-/// A header of the answer has the number of open vnodes.
+/// A ping whose answer has the number of open vnodes in a header.
 const HTTP_PING: &[u8] = b"GET /ping HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
 
 /// The server's binary.
@@ -53,9 +53,10 @@ pub(crate) struct Site {
 /// The environment of a server.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Surroundings {
-    /// A program, with its arguments, that becomes the server: it enters a namespace, say.
+    /// A program with its arguments that becomes the server, for example after entering a
+    /// namespace.
     pub(crate) launcher: Vec<OsString>,
-    /// Variables.
+    /// Environment variables.
     pub(crate) environment: Vec<(String, OsString)>,
 }
 
@@ -64,21 +65,21 @@ pub(crate) struct Surroundings {
 pub(crate) struct Server {
     child: Child,
     site: Site,
-    /// From the start of the process until every vnode was open.
+    /// The time from the start of the process until every vnode was open.
     pub(crate) ready_after: Duration,
 }
 
-/// The end of a server that was expected to refuse its start.
+/// The end of a server that had to refuse its start.
 #[derive(Debug)]
 pub(crate) struct Refusal {
     pub(crate) status: ExitStatus,
     pub(crate) text: String,
 }
 
-/// Settings that a command line has as KEY=VALUE.
+/// Settings in the form KEY=VALUE of a command line.
 ///
 /// # Errors
-/// One of them has no `=`.
+/// If one has no `=`.
 pub(crate) fn settings_of(texts: &[String]) -> anyhow::Result<Vec<(&str, &str)>> {
     let pairs = texts.iter().map(|text| {
         let pair = text.split_once('=');
@@ -97,7 +98,7 @@ impl Binary {
         }
     }
 
-    /// A finished build at a path, or a release build that is made now.
+    /// A finished build at a path, or a new release build.
     pub(crate) fn at_or_released(
         path: Option<&Path>,
         workspace: &Workspace,
@@ -114,7 +115,7 @@ impl Binary {
         Ok(Binary::in_target(workspace.target(), true))
     }
 
-    /// A binary somewhere else.
+    /// A binary at another path.
     pub(crate) fn at(path: &Path) -> anyhow::Result<Binary> {
         let path = path
             .canonicalize()
@@ -129,7 +130,7 @@ impl Binary {
 }
 
 impl Site {
-    /// Configures a server below `directory`, which exists, with ports that are free now.
+    /// Configures a server below the existing `directory`, with ports that are free now.
     pub(crate) fn new(
         binary: &Binary,
         directory: &Path,
@@ -138,7 +139,7 @@ impl Site {
         Site::with_data(binary, directory, &directory.join("data"), settings)
     }
 
-    /// As before, with the data directory elsewhere.
+    /// Like [`Site::new`], with the data directory elsewhere.
     pub(crate) fn with_data(
         binary: &Binary,
         directory: &Path,
@@ -157,7 +158,7 @@ impl Site {
         Ok(site)
     }
 
-    /// As before, at an address and in surroundings of its own.
+    /// Like [`Site::with_data`], at another address and in other surroundings.
     pub(crate) fn elsewhere(
         binary: &Binary,
         directory: &Path,
@@ -222,17 +223,17 @@ impl Site {
         Ok(server)
     }
 
-    /// Starts a server and waits for its first answer; vnodes may still be being opened.
+    /// Starts a server and waits for its first answer; some vnodes may not be open yet.
     pub(crate) fn start_until_it_answers(&self) -> anyhow::Result<Server> {
         let mut server = self.launch()?;
         server.wait_until(Server::answers)?;
         Ok(server)
     }
 
-    /// Starts a server with its system calls of these names written to `trace`, and waits until it
-    /// answers.
+    /// Starts a server whose system calls with these names are written to `trace`, and waits until
+    /// it answers.
     pub(crate) fn start_traced(&self, trace: &Path, calls: &str) -> anyhow::Result<Server> {
-        // As a grandchild the tracer leaves the server as our child, to be signalled and waited
+        // As a grandchild, the tracer leaves the server as our child, which we can signal and wait
         // for.
         let mut tracer = Command::new("strace");
         tracer.args(["-D", "-f", "-yy", "-s", "0", "-e"]);
@@ -240,12 +241,12 @@ impl Site {
         tracer.arg(&self.binary.path);
         let mut server = self.spawn(tracer)?;
         server.wait_until(Server::answers)?;
-        // Among the answers over TCP, the trace is to have one ping and nothing else.
+        // The trace must have only one ping among the answers over TCP.
         self.run(&["admin", "wait-for-service", "riak_kv"])?;
         Ok(server)
     }
 
-    /// Starts a server and does not wait.
+    /// Starts a server without waiting.
     pub(crate) fn launch(&self) -> anyhow::Result<Server> {
         let mut launcher = self.surroundings.launcher.iter();
         let mut program = match launcher.next() {
@@ -275,7 +276,7 @@ impl Site {
         })
     }
 
-    /// Starts a server that has to refuse, and returns the refusal.
+    /// Starts a server that has to refuse its start, and returns the refusal.
     pub(crate) fn refusal(&self) -> anyhow::Result<Refusal> {
         let log = self.directory.join("refusal.log");
         let output = fs::File::create(&log).context("creating the refusal's log")?;
@@ -373,7 +374,7 @@ impl Server {
         resident_kilobytes(self.id())
     }
 
-    /// Pauses the process, or lets it go on.
+    /// Pauses or continues the process.
     pub(crate) fn pause(&self, is_paused: bool) -> anyhow::Result<()> {
         let signal = if is_paused {
             Signal::STOP
@@ -393,7 +394,7 @@ impl Server {
     /// Checks that the process exists.
     ///
     /// # Errors
-    /// If it has ended by itself: the end of its output.
+    /// If it has ended by itself; the error has the end of its output.
     pub(crate) fn require_alive(&mut self) -> anyhow::Result<()> {
         match self.child.try_wait().context("looking after the server")? {
             None => Ok(()),
@@ -401,7 +402,7 @@ impl Server {
         }
     }
 
-    /// Kills it as the kernel would: no last message, no flush.
+    /// Kills it with SIGKILL: no last message, no flush.
     pub(crate) fn kill(mut self) {
         end(&mut self.child);
     }
@@ -420,7 +421,7 @@ impl Server {
     /// Waits for its end, which was requested in another way.
     ///
     /// # Errors
-    /// As for [`Server::stop`].
+    /// The errors of [`Server::stop`].
     pub(crate) fn await_end(mut self) -> anyhow::Result<()> {
         self.require_end()
     }
@@ -452,7 +453,7 @@ impl Drop for Server {
     }
 }
 
-/// Sends a request over a connection of its own and reads the answer.
+/// Sends a request over a new connection and reads the answer.
 fn ask<T>(
     address: SocketAddr,
     request: &[u8],
@@ -465,7 +466,7 @@ fn ask<T>(
     read(&mut stream)
 }
 
-/// The fields are counted from behind the name, which may hold spaces and parentheses.
+/// The processor time in the fields after the name, which may have spaces and parentheses.
 fn processor_time(process: u32) -> anyhow::Result<Duration> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat"))
         .context("reading the process's times")?;
@@ -478,7 +479,7 @@ fn processor_time(process: u32) -> anyhow::Result<Duration> {
     };
     let user = ticks(11).context("finding utime")?;
     let kernel = ticks(12).context("finding stime")?;
-    // The system counts it in hundredths of a second.
+    // The system counts in hundredths of a second.
     Ok(Duration::from_millis(10 * (user + kernel)))
 }
 

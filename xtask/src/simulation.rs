@@ -1,7 +1,7 @@
 //! `cargo xtask sim`: whole clusters on virtual time, seed by seed.
 //!
-//! The simulator is a program of its own, with assertions and a little optimised: a higher level makes
-//! runs an eighth shorter, and takes a minute longer to build.
+//! The simulator is a separate program, with assertions and little optimisation: a higher level
+//! makes runs an eighth shorter, but takes a minute longer to build.
 
 use std::fs;
 use std::path::PathBuf;
@@ -79,7 +79,7 @@ pub(crate) fn run(workspace: &Workspace, options: &SimOptions) -> anyhow::Result
     if let Some(scenario) = &options.scenario {
         command.args(["--scenario", scenario]);
     }
-    // Events of one run at a time can be read.
+    // Only the events of one run at a time are readable.
     if !options.trace {
         command.args(["--threads", &cores()]);
     }
@@ -116,18 +116,19 @@ fn run_logged(workspace: &Workspace, command: &mut Command) -> anyhow::Result<bo
     Ok(has_passed)
 }
 
-/// Seconds in which a run of the tests begins seeds that were never run before.
+/// Seconds for which a run of the tests begins new seeds.
 const FRESH_SECONDS: u64 = 40;
 const FRESH_SECONDS_LONG: u64 = 900;
 
-/// The stage of the tests: seeds of its own, and planted defects found, every third in a short run.
+/// The stage of the tests: runs new seeds, and checks that planted defects are found, every third
+/// in a short run.
 pub(crate) fn stage(run: &Run<'_>) -> anyhow::Result<Tally> {
     let mut fresh = simulator(run.workspace)?;
     let seconds = match run.long {
         true => FRESH_SECONDS_LONG,
         false => FRESH_SECONDS,
     };
-    // Seeds that follow one another belong to one run; two runs of the tests are far apart.
+    // Consecutive seeds belong to one run; seeds of two runs of the tests are far apart.
     let first = run.seed >> 16;
     fresh.args([
         "--seed",
@@ -143,7 +144,7 @@ pub(crate) fn stage(run: &Run<'_>) -> anyhow::Result<Tally> {
     let mut planted = simulator(run.workspace)?;
     planted.args(["--planted", "--threads", &cores()]);
     if !run.long {
-        // Long runs plant all of them: a defect once found with a seed is found with it again.
+        // Long runs plant all defects: a seed that has found a defect finds it again.
         planted.args(["--third", &(first % 3).to_string()]);
     }
     let mut tally = Tally::default();
@@ -171,8 +172,8 @@ fn cores() -> String {
         .to_string()
 }
 
-/// The simulator, built with the libraries of the other stages, hence for the whole workspace and
-/// not under a profile of its own.
+/// The simulator, built with the other stages' libraries: for the whole workspace, and without a
+/// profile of its own.
 fn simulator(workspace: &Workspace) -> anyhow::Result<Command> {
     let mut build = cargo(workspace.root());
     build.args(["build", "--quiet", "--workspace", "--bin", "kvorum-sim"]);

@@ -1,4 +1,4 @@
-//! The stages of a test run: those that fail fastest come first.
+//! The stages of a test run: the stages that fail fastest come first.
 
 use clap::ValueEnum;
 
@@ -71,7 +71,7 @@ impl Stage {
             .unwrap_or_default()
     }
 
-    /// The programs that the stage runs and cargo does not bring.
+    /// The programs that the stage runs and cargo does not install.
     pub(crate) fn prerequisites(self) -> &'static [Prerequisite] {
         match self {
             Stage::Fmt | Stage::Clippy | Stage::Crates | Stage::Doc | Stage::Simulation => &[],
@@ -117,7 +117,8 @@ impl Stage {
         )
     }
 
-    /// True if the stage is part of a run only with `--long`: it would add minutes, or programs, to each.
+    /// True if the stage is only part of a run with `--long`, since it needs minutes or further
+    /// programs.
     pub(crate) fn is_for_long_runs(self) -> bool {
         matches!(self, Stage::Ycsb | Stage::Erlang | Stage::Ruby | Stage::Php)
     }

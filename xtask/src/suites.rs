@@ -1,14 +1,14 @@
 //! The official clients' own test suites, as their authors published them, against our server.
 //!
-//! A suite has a folder in `tests/conformance/suites`, which has the name of its stage: `suite.toml` names
-//! its sources, `prepare.sh` installs and compiles, `run.sh` runs it, and the lists in `waiting` name its
-//! tests that wait, with their reasons. Nothing of a suite is part of the tree: its sources, their
-//! dependencies and all that is compiled go below the target directory.
+//! A suite has a folder in `tests/conformance/suites` with the name of its stage. `suite.toml`
+//! names its sources, `prepare.sh` installs and compiles, `run.sh` runs it, and the lists in
+//! `waiting` name waiting tests, with reasons. The repository contains no suite: sources,
+//! dependencies and builds are below the target directory.
 //!
-//! The scripts run in the suite's directory there. Their environment has `SUITE`, its folder in the tree;
-//! `CACHE`, a directory for downloads; and in `run.sh` the server's ports, `PB_PORT` and `HTTP_PORT`.
-//! `run.sh` leaves files in `results`, which `judge.py` compares with the lists. A suite whose sources are
-//! not available counts as not run, with its requirements.
+//! The scripts run in the suite's directory there. Their environment has `SUITE`, its folder in the
+//! repository; `CACHE`, a directory for downloads; and in `run.sh` the server's ports, `PB_PORT`
+//! and `HTTP_PORT`. `run.sh` writes files to `results`, which `judge.py` compares with the lists. A
+//! suite without available sources counts as not run, and its requirements are printed.
 
 mod description;
 mod sources;
@@ -40,7 +40,7 @@ const FOLDER: &str = "tests/conformance/suites";
 /// The time limit for a suite's installation.
 const PREPARE_SECONDS: u32 = 1200;
 
-/// Bucket types that the suites expect beside those of the Python client's.
+/// Bucket types that the suites expect beside the Python client's.
 const BUCKET_TYPES: [(&str, &str); 4] = [
     ("gset_bucket", r#"{"props":{"datatype":"gset"}}"#),
     ("yokozuna", r#"{"props":{"datatype":"hll"}}"#),
@@ -51,15 +51,15 @@ const BUCKET_TYPES: [(&str, &str); 4] = [
 /// A suite on this machine.
 struct Suite {
     name: String,
-    /// In the tree.
+    /// Its folder in the repository.
     folder: PathBuf,
-    /// Below the target directory.
+    /// Its directory below the target directory.
     home: PathBuf,
     cache: PathBuf,
     description: Description,
 }
 
-/// Runs the suite whose folder has the name of the stage.
+/// Runs the suite of a stage.
 pub(crate) fn stage(run: &Run<'_>, stage: Stage) -> anyhow::Result<Tally> {
     prerequisite::require(stage.prerequisites())?;
     let suites = run.workspace.root().join(FOLDER);
@@ -79,7 +79,7 @@ pub(crate) fn stage(run: &Run<'_>, stage: Stage) -> anyhow::Result<Tally> {
     }
 }
 
-/// The Node.js client's own suite, and our scenarios with that client.
+/// Runs the Node.js client's own suite, and our scenarios with that client.
 pub(crate) fn node(run: &Run<'_>) -> anyhow::Result<Tally> {
     let mut total = stage(run, Stage::Node)?;
     total += conformance::node(run)?;
@@ -98,7 +98,7 @@ impl Suite {
         })
     }
 
-    /// Unpacks the sources and prepares them, unless that was done before with the same scripts.
+    /// Unpacks and prepares the sources, unless that was done before with the same scripts.
     fn prepare(&self, run: &Run<'_>) -> anyhow::Result<Sources> {
         let wanted = read_files(&self.folder)?;
         if is_installed(&self.home, &wanted) {
@@ -116,7 +116,7 @@ impl Suite {
         Ok(result)
     }
 
-    /// Runs the suite against a server of its own, and judges its results.
+    /// Runs the suite against a new server, and judges its results.
     fn run(&self, run: &Run<'_>) -> anyhow::Result<Tally> {
         let name = format!("conformance/server-suite-{}", self.name);
         let directory = run.workspace.clean_scratch(&name)?;
@@ -139,7 +139,8 @@ impl Suite {
         Ok(total)
     }
 
-    /// A suite with waiting tests ends like a failed one, so its exit code alone proves nothing.
+    /// Runs the suite's script. A suite with waiting tests ends like a failed one, so its exit code
+    /// alone proves nothing.
     fn ask(&self, run: &Run<'_>, site: &Site) -> anyhow::Result<()> {
         run.workspace
             .clean_scratch(&format!("{}/results", home_of(&self.name)))?;
@@ -205,7 +206,7 @@ fn stop(server: Server) -> anyhow::Result<String> {
     server.stop().map(|_took| String::new())
 }
 
-/// The files of a suite's folder, without the lists: what is prepared depends on them.
+/// The files of a suite's folder that its preparation depends on, without the lists.
 fn read_files(folder: &Path) -> anyhow::Result<String> {
     let entries = fs::read_dir(folder)
         .with_context(|| format!("listing {}", folder.display()))?

@@ -10,12 +10,12 @@ use crate::console;
 pub(crate) struct Tally {
     pub(crate) passed: usize,
     pub(crate) failed: usize,
-    /// Suites whose sources cannot be had on this machine.
+    /// Suites whose sources are not available on this machine.
     pub(crate) not_run: usize,
 }
 
 impl Tally {
-    /// One check, done.
+    /// The tally of one check.
     pub(crate) fn one(passed: bool) -> Tally {
         Tally {
             passed: usize::from(passed),
@@ -24,7 +24,7 @@ impl Tally {
         }
     }
 
-    /// One suite that could not be run.
+    /// The tally of one suite that could not be run.
     pub(crate) fn not_run() -> Tally {
         Tally {
             not_run: 1,
@@ -42,7 +42,7 @@ impl Tally {
         *self += Tally::one(result.is_ok());
     }
 
-    /// Reads a line of the form `12 passed, 3 failed`, with `, 1 not run` or anything else after it.
+    /// Reads a line of the form `12 passed, 3 failed`, with `, 1 not run` or other text after it.
     pub(crate) fn parse(line: &str) -> Option<Tally> {
         let (passed, rest) = line.trim().split_once(" passed, ")?;
         let (failed, rest) = rest.split_once(" failed")?;

@@ -1,4 +1,4 @@
-//! `cargo xtask test`: the stages, those with servers beside the others, and the counts at the end.
+//! `cargo xtask test`: the stages, with server stages beside the others, and the counts at the end.
 
 use std::time::{Duration, Instant};
 
@@ -73,7 +73,7 @@ pub(crate) fn run(workspace: &Workspace, options: &TestOptions) -> anyhow::Resul
     let Lanes { first, beside } = Lanes::of(stages);
     let mut outcomes = Vec::new();
     let mut second = None;
-    // Once: cargo would wait for another lane's build, to find nothing to do.
+    // Built once: cargo would wait for another lane's build and then have nothing to do.
     let mut is_built = false;
     for stage in first {
         if stage.is_long() && !beside.is_empty() && second.is_none() {
@@ -94,7 +94,7 @@ pub(crate) fn run(workspace: &Workspace, options: &TestOptions) -> anyhow::Resul
     Ok(summarise(&outcomes))
 }
 
-/// The name of the stages of the second lane together.
+/// The common name of the second lane's stages.
 const BESIDE: &str = "beside";
 
 /// The stages that run one after the other, and the stages in a parallel process.
@@ -104,7 +104,7 @@ struct Lanes {
 }
 
 impl Lanes {
-    /// A second lane begins with the first stage that is long without a server.
+    /// The second lane begins with the first long stage without a server.
     fn of(stages: Vec<Stage>) -> Self {
         if !stages.iter().any(|stage| stage.is_long()) {
             let beside = Vec::new();
@@ -142,7 +142,7 @@ fn outcome(stage: Stage, run: &Run<'_>, built: impl FnOnce() -> anyhow::Result<(
     Outcome::of(&name, tally, start)
 }
 
-/// Stages without a count have failed.
+/// The counts of a stage; a stage without counts has failed.
 fn counted(name: &str, result: anyhow::Result<Tally>) -> Tally {
     result.unwrap_or_else(|error| {
         console::line(&format!("FAILED  {name}: {error:#}"));
@@ -196,8 +196,8 @@ fn build(run: &Run<'_>, is_release: bool) -> anyhow::Result<()> {
     command.args(["build", "--quiet"]);
     match is_release {
         true => command.args(["--release", "--package", "kvorum-node"]),
-        // In the tests' build, so that libraries are not built again with fewer features: nothing
-        // plants a defect in it.
+        // The server is part of the tests' build, so that libraries are not built again with fewer
+        // features; no defect is planted in it.
         false => command.args([
             "--workspace",
             "--bin",

@@ -1,8 +1,8 @@
-//! The rules of the house that no other tool checks, each with a list of violations.
+//! The project's rules that no other tool checks, each with a list of violations.
 //!
-//! A rule here can be judged by a machine without arguing: the allowed imports between crates, the
-//! crates with access to the clock, the targets of links. Length and naming are taste and stay with
-//! readers. Every rule is tested on a planted violation.
+//! A machine can judge these rules without doubt: the allowed imports between crates, the crates
+//! with access to the clock, the targets of links. Length and naming are taste, which readers
+//! judge. Every rule is tested on a planted violation.
 
 mod dependencies;
 mod floors;

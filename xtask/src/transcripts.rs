@@ -1,8 +1,7 @@
 //! Recorded requests to a real Riak node and its answers, played to our server.
 //!
-//! The transcripts and their player are in `tests/conformance/transcripts`. Each step is answered
-//! as Riak answered it, or is in a list with our answer and the reason why it is better for a
-//! client.
+//! The transcripts and their player are in `tests/conformance/transcripts`. Our answer to each step
+//! equals Riak's, or is in a list with the reason why it is better for a client.
 
 use std::process::Command;
 

@@ -12,13 +12,13 @@ pub(crate) struct Workspace {
 }
 
 impl Workspace {
-    /// Reads cargo's metadata: manifests only, without the network or a lock file.
+    /// Reads cargo's metadata from the manifests, without the network or a lock file.
     pub(crate) fn find() -> anyhow::Result<Workspace> {
         let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
         Workspace::of(&manifest)
     }
 
-    /// The workspace that a manifest belongs to.
+    /// The workspace of a manifest.
     pub(crate) fn of(manifest: &Path) -> anyhow::Result<Workspace> {
         let metadata = MetadataCommand::new()
             .manifest_path(manifest)
@@ -38,14 +38,14 @@ impl Workspace {
         self.metadata.target_directory.as_std_path()
     }
 
-    /// A directory of its own below the target directory, made if it is missing.
+    /// The directory `name` below the target directory, created if it is missing.
     pub(crate) fn scratch(&self, name: &str) -> anyhow::Result<PathBuf> {
         let path = self.target().join(name);
         std::fs::create_dir_all(&path).with_context(|| format!("creating {}", path.display()))?;
         Ok(path)
     }
 
-    /// The same, emptied.
+    /// The directory `name` below the target directory, emptied.
     pub(crate) fn clean_scratch(&self, name: &str) -> anyhow::Result<PathBuf> {
         let path = self.target().join(name);
         if path.exists() {

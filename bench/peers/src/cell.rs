@@ -1,7 +1,7 @@
 //! One cell: one contender under one workload, in a process of its own.
 //!
-//! A process of its own, so that memory, bytes written and CPU are only the contender's, and its
-//! memory, page cache included, can be limited.
+//! A separate process, so that memory, bytes written and CPU time are the contender's alone, and
+//! its memory, including page cache, can be limited.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::contender::{Entry, Opening};
 use crate::load::{self, Outcome, Pace};
 use crate::workload::{Source, Workload};
 
-/// For what the background still does after keys were written.
+/// Time for background work after keys were written.
 const SETTLING: Duration = Duration::from_secs(5);
 
 /// The settings of a cell.
@@ -23,34 +23,34 @@ pub struct Plan {
     pub contender: String,
     /// The workload's name.
     pub workload: String,
-    /// The key space, where the workload has one.
+    /// The key space, if the workload has one.
     pub keys: u64,
-    /// Its length, in seconds.
+    /// The length of the measurement, in seconds.
     pub seconds: u64,
-    /// Threads in the closed loop; the open loop has as many as it needs.
+    /// Threads in the closed loop; the open loop has all that it needs.
     pub workers: usize,
-    /// Operations a second in the open loop; none for the closed one.
+    /// Operations a second in the open loop; `None` for the closed loop.
     pub rate: Option<f64>,
-    /// For block caches, in bytes.
+    /// The size of block caches, in bytes.
     pub cache_bytes: u64,
     /// The number of this repetition.
     pub run: u32,
-    /// Puts wait for the device, whatever the workload says.
+    /// True if puts always wait for the device, whatever the workload.
     pub is_synced: bool,
 }
 
 /// The result of a cell.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Cell {
-    /// The settings that it was measured with.
+    /// The settings of the measurement.
     pub plan: Plan,
     /// The result of the load.
     pub outcome: Outcome,
-    /// Bytes that the process gave to the device while under load.
+    /// Bytes that the process wrote to the device under load.
     pub written_bytes: u64,
-    /// Bytes that its files take at the end.
+    /// Bytes of its files at the end.
     pub disk_bytes: u64,
-    /// Bytes of memory at the end, page cache not counted.
+    /// Bytes of memory at the end, without page cache.
     pub resident_bytes: u64,
     /// CPU time of the process under load, in seconds.
     pub cpu_seconds: f64,
@@ -117,7 +117,7 @@ fn resident_bytes() -> Result<u64> {
     Ok(kilobytes * 1024)
 }
 
-/// Bytes allocated to files: holes of sparse files do not count.
+/// Bytes allocated to files, without holes of sparse files.
 fn bytes_below(directory: &Path) -> Result<u64> {
     use std::os::unix::fs::MetadataExt as _;
     let mut bytes = 0;

@@ -1,8 +1,8 @@
 //! The contenders: every store behind the same four calls.
 //!
-//! Each contender is set up as its own documentation advises for this use, with caches of equal size, and a
-//! store without group commit gets ours ([`grouped`]): the question is what a program can get out of each,
-//! not the better defaults.
+//! Each contender is configured as its documentation advises for this use, with caches of equal
+//! size. A store without group commit gets ours ([`grouped`]). The stores are compared at their
+//! best, and not with their defaults.
 
 mod fjall;
 mod grouped;
@@ -19,31 +19,32 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use bytes::Bytes;
 
-/// When a put is acknowledged.
+/// The moment at which a put is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sync {
-    /// When the system has it.
+    /// When the operating system has the put.
     None,
-    /// When the device has it.
+    /// When the device has the put.
     Grouped,
 }
 
-/// A store under load. Calls come from many threads.
+/// A store under load, which many threads call.
 pub trait Contender: Send + std::marker::Sync {
     /// Stores a value; returns when it is acknowledged.
     fn put(&self, key: &[u8], value: &Bytes) -> Result<()>;
 
-    /// The value of a key, copied or shared, as the store gives it out.
+    /// The value of a key, copied or shared, as the store returns it.
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>>;
 
-    /// Reads up to so many values in key order, from this key on; how many there were. `None` where the
+    /// Reads up to `count` values in key order from a key on; returns their number. `None` if the
     /// store has no order.
     fn scan(&self, _from: &[u8], _count: u64) -> Result<Option<u64>> {
         Ok(None)
     }
 
-    /// As [`Contender::put`], findable by a term. Stores without indexes get a second key, made of the term
-    /// and the first key: the least that a program would write. The key of an earlier term is not removed.
+    /// Like [`Contender::put`], with a term for queries. Stores without indexes get a second key,
+    /// from the term and the first key: the least that a program would write. The key of an earlier
+    /// term is not removed.
     fn put_indexed(&self, key: &[u8], value: &Bytes, term: u64) -> Result<()> {
         self.put(
             &[b"term ", &term.to_be_bytes()[..], key].concat(),
@@ -52,8 +53,8 @@ pub trait Contender: Send + std::marker::Sync {
         self.put(key, value)
     }
 
-    /// Reads the keys of up to so many terms in order, from this term on; how many there were. `None` where
-    /// the store has no order.
+    /// Reads the keys of up to `count` terms in order, from a term on; returns their number. `None`
+    /// if the store has no order.
     fn query(&self, from: u64, count: u64) -> Result<Option<u64>> {
         self.scan(&[b"term ", &from.to_be_bytes()[..]].concat(), count)
     }
@@ -64,11 +65,11 @@ pub trait Contender: Send + std::marker::Sync {
 
 /// The settings that open a contender.
 pub struct Opening<'a> {
-    /// An empty directory, or that of an earlier opening.
+    /// An empty directory, or the directory of an earlier opening.
     pub directory: &'a Path,
-    /// When puts are acknowledged.
+    /// The moment at which puts are acknowledged.
     pub sync: Sync,
-    /// For block caches, in bytes. Stores that read through the page cache need none.
+    /// The size of block caches, in bytes. Stores that read through the page cache need none.
     pub cache_bytes: u64,
 }
 
@@ -79,13 +80,13 @@ type Open = fn(&Opening<'_>) -> Result<Arc<dyn Contender>>;
 pub struct Entry {
     /// Its name in arguments and tables.
     pub name: &'static str,
-    /// Opens or reopens it.
+    /// Opens or reopens the store.
     pub open: Open,
-    /// It can scan.
+    /// True if it can scan.
     pub is_ordered: bool,
 }
 
-/// All that are built in; the straw man is the base of every ratio and comes first.
+/// All contenders in this program; the straw man comes first, as the base of every ratio.
 pub const ALL: &[Entry] = &[
     Entry {
         name: "straw-man",
@@ -141,7 +142,7 @@ pub const ALL: &[Entry] = &[
     },
 ];
 
-/// The contenders of these names, or all of them; the straw man is always among them.
+/// The contenders with these names, or all; the straw man is always included.
 pub fn named(names: &[String]) -> Result<Vec<Entry>> {
     for name in names {
         if !ALL.iter().any(|entry| entry.name == name) {

@@ -1,9 +1,9 @@
 //! Load on one store: a closed loop for rates, an open loop for latencies.
 //!
 //! In the closed loop each worker does one operation after the other. In the open loop operations
-//! are due at fixed times, a free thread takes the next, and latency counts from when it was due:
-//! a stall is charged to everything that had to wait for it. Its first second is not counted: threads,
-//! caches and files begin in it, and in a run of some seconds that would decide the 99th percentile.
+//! are due at fixed times, a free thread takes the next, and latency counts from the due time: a
+//! stall counts for every operation that it delays. The first second does not count: threads,
+//! caches and files start in it, and would decide the 99th percentile of a short run.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,28 +16,28 @@ use serde::{Deserialize, Serialize};
 use crate::contender::Contender;
 use crate::workload::{Operation, Source, random, term_of};
 
-/// The part of an open loop before anything counts.
+/// The time of an open loop that does not count.
 const WARM_UP: Duration = Duration::from_secs(1);
 
 /// The rate of operations.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pace {
-    /// As fast as the store answers.
+    /// As many operations as the store answers.
     Closed,
-    /// This many a second, whatever the store does.
+    /// This many operations a second, whatever the store does.
     Open(f64),
 }
 
 /// Latencies of one kind of operation, in microseconds.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Latencies {
-    /// Their number.
+    /// The number of operations.
     pub count: u64,
-    /// Half were faster.
+    /// The median.
     pub p50: u64,
-    /// One of a hundred took longer.
+    /// The 99th percentile.
     pub p99: u64,
-    /// One of a thousand took longer.
+    /// The 99.9th percentile.
     pub p999: u64,
     /// The longest.
     pub max: u64,
@@ -52,13 +52,13 @@ pub struct Outcome {
     pub gets: Latencies,
     /// Puts.
     pub puts: Latencies,
-    /// Bytes of keys and values put, those of the warm-up too.
+    /// Bytes of keys and values put, including the warm-up.
     pub put_bytes: u64,
     /// Gets that found nothing.
     pub misses: u64,
     /// Values that scans read.
     pub scanned: u64,
-    /// Operations done, those of the warm-up too.
+    /// Completed operations, including the warm-up.
     pub operations: u64,
     /// Operations completed in each second.
     pub per_second: Vec<u64>,
@@ -86,14 +86,14 @@ struct Shared<'a> {
     source: &'a Source,
     pace: Pace,
     started: Instant,
-    /// The time from which on operations count.
+    /// The time from which operations count.
     counted_from: Instant,
     ends: Instant,
     due: AtomicU64,
     per_second: Vec<AtomicU64>,
 }
 
-/// Writes the keys that have to be there first.
+/// Writes the keys that the workload needs beforehand.
 pub fn preload(store: &Arc<dyn Contender>, source: &Source, workers: usize) -> Result<()> {
     let next = AtomicU64::new(0);
     let work = |worker: usize| {
@@ -122,7 +122,7 @@ pub fn preload(store: &Arc<dyn Contender>, source: &Source, workers: usize) -> R
     })
 }
 
-/// Loads a store for a while. `run` seeds what the workers draw.
+/// Loads a store for a while. `run` is the seed of the workers' draws.
 pub fn run(
     store: &Arc<dyn Contender>,
     source: &Source,
@@ -217,7 +217,7 @@ impl Shared<'_> {
         Ok(own)
     }
 
-    /// Waits until the next operation is due, and returns that time. None is due after the end.
+    /// Waits until the next operation is due, and returns the due time; `None` after the end.
     fn next_due(&self) -> Option<Instant> {
         let due = match self.pace {
             Pace::Closed => Instant::now(),
@@ -259,7 +259,7 @@ impl Shared<'_> {
         }
         outcome.gets = latencies(&gets);
         outcome.puts = latencies(&puts);
-        // The last second is not a whole one.
+        // The last second is incomplete.
         let whole = self.per_second.len() - 1;
         let counts = self.per_second[..whole].iter();
         outcome.per_second = counts.map(|count| count.load(Ordering::Relaxed)).collect();
@@ -267,7 +267,7 @@ impl Shared<'_> {
     }
 }
 
-/// Records a latency if it counts. A histogram with a count of zero would still keep it as its longest.
+/// Records a latency if it counts. A count of zero would still change the histogram's maximum.
 fn note(latencies: &mut Histogram<u64>, due: Instant, counts: bool) -> Result<()> {
     if counts {
         latencies.record(micros_since(due))?;

@@ -1,13 +1,13 @@
-//! Kvorum's engines beside their peers: same workloads, same machine, in turn.
+//! Kvorum's engines beside their peers, with the same workloads on the same machine, in turn.
 //!
 //! ```text
 //! cargo run --release --manifest-path bench/peers/Cargo.toml -- --workload test4 --seconds 10 --runs 5
 //! ```
 //!
 //! Runs are interleaved (each contender once, then each again), since machines drift. With
-//! `--tails` the closed loop is followed by an open loop at a share of the slowest contender's
-//! rate, which is where latencies are read: a closed loop of many threads on few cores measures
-//! the run queue. With `--memory-max` each process runs under that limit, page cache included.
+//! `--tails` an open loop at a share of the slowest contender's rate follows the closed loop, and
+//! gives the latencies: a closed loop of many threads on few cores measures the run queue. With
+//! `--memory-max` each process runs under that limit, including page cache.
 
 mod cell;
 mod contender;
@@ -28,7 +28,7 @@ use workload::Workload;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// The directory of the limit on memory; the first version of control groups counts page cache as well.
+/// The directory of the memory limit; version 1 of control groups also counts page cache.
 const MEMORY_GROUP: &str = "/sys/fs/cgroup/memory/kvorum-peers";
 /// The open loop's rate, as a share of the slowest contender's in the closed loop.
 const OPEN_SHARE: f64 = 0.7;
@@ -78,9 +78,9 @@ struct Arguments {
 }
 
 fn main() -> Result<()> {
-    // As Kvorum's server does: by default the allocator uses huge pages. Fresh memory is then cleared 2 MB at
-    // a time, which takes milliseconds here and dominates the tail of an open loop. The processes of the
-    // cells inherit this.
+    // As in Kvorum's server. By default the allocator uses huge pages, and fresh memory is cleared
+    // 2 MB at a time, which takes milliseconds here and dominates the tail of an open loop. The
+    // processes of the cells inherit this setting.
     rustix::thread::disable_transparent_huge_pages(true).context("refuse huge pages")?;
     let arguments = Arguments::parse();
     if let Some(plan) = &arguments.cell {
@@ -180,7 +180,7 @@ fn in_own_process(plan: &Plan, arguments: &Arguments) -> Result<Cell> {
     serde_json::from_slice(&output.stdout).context("what a cell printed")
 }
 
-/// The program under a limit on memory: a shell joins the group first.
+/// The program under a memory limit, started by a shell that has joined the control group.
 fn limited(program: &Path, bytes: u64) -> Result<Command> {
     let group = Path::new(MEMORY_GROUP);
     std::fs::create_dir_all(group).with_context(|| format!("make {MEMORY_GROUP}"))?;

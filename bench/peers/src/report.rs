@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use crate::cell::Cell;
 
-/// The cells of one workload and pace as a table; the contender that comes first is the base.
+/// The cells of one workload and pace as a table; the first contender is the base.
 pub fn table(title: &str, cells: &[Cell]) -> String {
     let mut order: Vec<&str> = Vec::new();
     let mut by_contender: BTreeMap<&str, Vec<&Cell>> = BTreeMap::new();
@@ -48,7 +48,7 @@ pub fn table(title: &str, cells: &[Cell]) -> String {
     text
 }
 
-/// Nothing where nothing was put.
+/// Bytes written for each byte put; empty without puts.
 fn written_per_put_byte(cells: &[&Cell]) -> String {
     if cells.iter().all(|cell| cell.outcome.put_bytes == 0) {
         return "-".to_owned();
@@ -57,7 +57,7 @@ fn written_per_put_byte(cells: &[&Cell]) -> String {
     format!("{:.2}", median(cells, share))
 }
 
-/// The rate of the slowest second but one in a hundred, as a share of the median second's.
+/// The first percentile of the seconds' rates, as a share of the median second's rate.
 fn slowest_seconds(cell: &Cell) -> f64 {
     let mut counts = cell.outcome.per_second.clone();
     counts.sort_unstable();

@@ -1,8 +1,8 @@
 //! Workloads of a store: the six published workloads, steady overwrite, and small values by kind of
 //! operation.
 //!
-//! Keys, values and weights are those of `bench/configs`; key spaces are scaled to what the machine
-//! holds, in proportion. A store is asked directly, without a network: what remains is the engine.
+//! Keys, values and weights are those of `bench/configs`; key spaces are scaled to the machine, in
+//! proportion. Stores are called directly, without a network, so that only the engine counts.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,13 +19,13 @@ use crate::contender::Sync;
 /// The choice of keys.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Keys {
-    /// Four of five on one fifth of a key space of this many.
+    /// Four of five operations use one fifth of the key space.
     EightyTwenty,
-    /// Unique keys that rise; gets ask for what is there.
+    /// Unique, rising keys; gets read written keys.
     KeyOrder,
-    /// Unique keys in scattered places; gets ask for what is there.
+    /// Unique keys in scattered places; gets read written keys.
     SkewOrder,
-    /// Every key of the space as likely as any other.
+    /// All keys of the space are equally likely.
     Uniform,
 }
 
@@ -41,22 +41,22 @@ pub struct Workload {
     gets: u64,
     puts: u64,
     read: Read,
-    /// The whole key space is written before measuring starts.
+    /// True if the whole key space is written before measuring.
     pub is_preloaded: bool,
-    /// As published.
+    /// The sync mode, as published.
     pub sync: Sync,
 }
 
-/// The keys that a get asks for.
+/// The reads of a workload.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Read {
-    /// A key as the puts write them.
+    /// A key drawn like the keys of puts.
     Written,
-    /// A key between them that is not there.
+    /// A missing key between keys of puts.
     Absent,
-    /// This many values in order, from a key on.
+    /// This many values in order from a key on.
     Scan(u64),
-    /// The keys of this many terms of an index in order, from a term on.
+    /// The keys of this many terms of an index, in order from a term on.
     Query(u64),
 }
 
@@ -66,13 +66,13 @@ enum Value {
     Random(u64),
 }
 
-/// As basho_bench: values are slices of one block of this many random bytes.
+/// The block of random bytes whose slices are the values, as in basho_bench.
 const RANDOM_BLOCK_BYTES: usize = 100_663_296;
 
-/// Gets for each put in tests 1 to 3, where the page does not say: see `bench/configs`.
+/// Gets for each put in tests 1 to 3, which the published page does not state: see `bench/configs`.
 const GETS_ASSUMED: u64 = 5;
 
-/// The published six, and what merging is judged by.
+/// The six published workloads, and workloads that measure merging.
 pub const ALL: &[Workload] = &[
     published("test1", "8 KB and more, 80/20, no sync", 8_000, Sync::None),
     published(
@@ -241,18 +241,18 @@ const fn unique(
 }
 
 impl Workload {
-    /// True where a contender without an order takes no part.
+    /// True if only contenders with an order can take part.
     pub fn scans(&self) -> bool {
         matches!(self.read, Read::Scan(_) | Read::Query(_))
     }
 
-    /// True where what is written has a term in an index.
+    /// True if writes have a term in an index.
     pub fn is_indexed(&self) -> bool {
         matches!(self.read, Read::Query(_))
     }
 }
 
-/// The workload of this name.
+/// The workload with this name.
 pub fn named(name: &str) -> Result<Workload> {
     let found = ALL.iter().find(|workload| workload.name == name).copied();
     found.ok_or_else(|| {
@@ -263,17 +263,17 @@ pub fn named(name: &str) -> Result<Workload> {
 
 /// The next operation.
 pub enum Operation {
-    /// Read this key; it was written if the flag says so.
+    /// Read this key; the flag is true if it was written.
     Get(Bytes, bool),
-    /// Read so many values in order, from this key on.
+    /// Read this many values in order from this key on.
     Scan(Bytes, u64),
-    /// Read the keys of so many terms in order, from this term on.
+    /// Read the keys of this many terms in order from this term on.
     Query(u64, u64),
     /// Write this key.
     Put(Bytes, Bytes),
 }
 
-/// The state that all workers of a run share: value bytes, and for unique keys how many are written.
+/// The state that all workers of a run share: value bytes, and the written unique keys.
 pub struct Source {
     workload: Workload,
     keys: u64,
@@ -282,8 +282,7 @@ pub struct Source {
     written: Arc<Written>,
 }
 
-/// For each counter, the number below which every unique key was acknowledged, and the acknowledged
-/// keys above that.
+/// The number below which every unique key was acknowledged, and the acknowledged keys above it.
 #[derive(Default)]
 struct Written {
     below: AtomicU64,
@@ -328,12 +327,12 @@ impl Source {
         })
     }
 
-    /// The keys to write before measuring, with their values, by number.
+    /// The key with a number to write before measuring, and its value.
     pub fn preload(&self, number: u64, random: &mut WorkerRandom) -> (Bytes, Bytes) {
         (decimal(number + 1), self.value(random))
     }
 
-    /// True where they are written with a term.
+    /// True if these keys are written with a term.
     pub fn is_indexed(&self) -> bool {
         self.workload.is_indexed()
     }
@@ -370,7 +369,7 @@ impl Source {
         }
         match self.workload.read {
             Read::Written => Operation::Get(key, self.workload.is_preloaded),
-            // Behind the key, and before the next one.
+            // A key after this one and before the next.
             Read::Absent => Operation::Get([&key[..], b"-"].concat().into(), false),
             Read::Scan(count) => Operation::Scan(key, count),
             Read::Query(count) => Operation::Query(term_of(&key), count),
@@ -400,7 +399,7 @@ impl Source {
             }
             _ => counter,
         };
-        // The counter behind a scattered place keeps keys with one place apart.
+        // The counter distinguishes keys with the same scattered place.
         Bytes::from(format!("{place:09}{counter:09}"))
     }
 
@@ -419,12 +418,12 @@ fn decimal(number: u64) -> Bytes {
     Bytes::from(number.to_string())
 }
 
-/// The term of a key: terms lie in another order than keys.
+/// The term of a key; the order of terms differs from the order of keys.
 pub fn term_of(key: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64(key)
 }
 
-/// As basho_bench's `eightytwenty_int`.
+/// A draw by basho_bench's `eightytwenty_int`.
 fn eighty_twenty(keys: u64, random: &mut WorkerRandom) -> u64 {
     let step = (keys / 5).max(1);
     if random.uniform(5) <= 4 {

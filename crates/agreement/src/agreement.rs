@@ -1,4 +1,4 @@
-//! The agreed log of one node: opened, asked, and answering others.
+//! The agreed log of one node: its opening, its state, and its answers to other nodes.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -27,10 +27,10 @@ use crate::snapshot_file::SnapshotFiles;
 
 /// The log in its directory.
 pub(crate) const LOG_NAME: &str = "log";
-/// The mark of the log's durable end beside it. It sorts before the log, so that in a copy of the
-/// directory made in the order of names the mark is not ahead of the log.
+/// The mark of the log's durable end, beside the log. Its name sorts before the log's, so a copy of
+/// the directory in the order of names has no mark ahead of the log.
 pub(crate) const MARK_NAME: &str = "end";
-/// Time within which a new log has to be begun on its disk.
+/// Time within which a new log has to be created on its disk.
 const FOUNDING_WAIT: Duration = Duration::from_secs(10);
 /// Pause before a proposal is tried again when there is no leader.
 pub(crate) const RETRY_PAUSE: Duration = Duration::from_millis(50);
@@ -38,9 +38,10 @@ pub(crate) const RETRY_PAUSE: Duration = Duration::from_millis(50);
 /// Settings of the log.
 #[derive(Clone, Copy, Debug)]
 pub struct AgreementSettings {
-    /// The leader announces itself this often.
+    /// The period at which the leader announces itself.
     pub heartbeat: Duration,
-    /// A new leader is sought after at least this long without a message, and at most twice that.
+    /// The least time without a message after which a node seeks a new leader; the most is twice
+    /// that.
     pub patience: Duration,
     /// Commands between two snapshots of the machine.
     pub commands_between_snapshots: u64,
@@ -83,16 +84,16 @@ pub struct Parts {
     pub second_mark: PathBuf,
     /// This node.
     pub node: NodeId,
-    /// The way to the others.
+    /// The connections to other nodes.
     pub peers: Peers,
-    /// The machine that it drives, in its first state.
+    /// The machine that the log drives, in its first state.
     pub machine: Arc<dyn Machine>,
 }
 
 /// The state of the log for operators.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AgreementStatus {
-    /// The leader by this node's state, which may be outdated.
+    /// The leader in this node's state, which may be outdated.
     pub leader: Option<NodeId>,
     /// Number of searches for a leader so far.
     pub term: u64,
@@ -104,7 +105,7 @@ pub struct AgreementStatus {
     pub listeners: BTreeSet<NodeId>,
     /// A generation of the snapshot that could not be read when the log was opened.
     pub unreadable_snapshot: Option<PathBuf>,
-    /// The reason why its files cannot be written at present; it waits until they can.
+    /// The reason why its files cannot be written at present; the log waits until they can.
     pub hindrance: Option<String>,
 }
 
@@ -125,8 +126,8 @@ pub struct Agreement {
 }
 
 impl Agreement {
-    /// Opens or begins a log. The machine is in its last agreed state, as far as the log of this node
-    /// has it, when this returns.
+    /// Opens or begins a log. When this returns, the machine has applied all agreed entries in this
+    /// node's log.
     pub async fn open(
         parts: Parts,
         founding: Founding,
@@ -206,7 +207,7 @@ impl Agreement {
     /// Makes a single voter lead at once: there is no other leader to wait for.
     async fn lead_if_alone(&self) {
         if self.status().voters == BTreeSet::from([self.node]) {
-            // If this fails, the log's own timer does the same a little later.
+            // If this fails, the library's timer does the same a little later.
             let _triggered_or_later = self.raft.trigger().elect().await;
         }
     }
@@ -280,8 +281,8 @@ impl Agreement {
         }
     }
 
-    /// Takes one step, on the leader, towards having the log where the cluster's members are. Returns
-    /// true if it did; false elsewhere.
+    /// On the leader, takes one step that brings the log's membership closer to the cluster's.
+    /// Returns true if it took a step.
     pub async fn follow_members(
         &self,
         members: &BTreeSet<NodeId>,
@@ -325,7 +326,7 @@ impl Agreement {
             Err(RaftError::Fatal(error)) => Err(AgreementError::Stopped {
                 detail: error.to_string(),
             }),
-            // Another change is under way, or another node leads by now: asked again later.
+            // Another change is under way, or another node leads now; the caller tries again later.
             Err(RaftError::APIError(error)) => {
                 tracing::debug!(event = "membership_step_refused", error = %error);
                 Ok(false)

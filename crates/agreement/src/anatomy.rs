@@ -1,4 +1,4 @@
-//! The agreed log and its snapshots taken apart for people.
+//! Views of the agreed log and its snapshots, for people.
 
 use std::path::Path;
 
@@ -21,7 +21,7 @@ pub fn end_piece(disk: &dyn Disk, path: &Path) -> kvorum_disk::Result<Piece> {
     Ok(end_mark::dissect(&read_file(disk, path, 1 << 20)?))
 }
 
-/// Takes an agreed log apart. It is small by design, and in memory as a whole.
+/// Dissects an agreed log. The log is small by design, and read whole.
 pub fn log_pieces(disk: &dyn Disk, path: &Path) -> kvorum_disk::Result<Vec<Piece>> {
     Ok(dissect_log(&read_file(
         disk,
@@ -30,7 +30,7 @@ pub fn log_pieces(disk: &dyn Disk, path: &Path) -> kvorum_disk::Result<Vec<Piece
     )?))
 }
 
-/// Takes a snapshot apart.
+/// Dissects a snapshot.
 pub fn snapshot_piece(disk: &dyn Disk, path: &Path) -> kvorum_disk::Result<Piece> {
     let bytes = read_file(disk, path, snapshot_file::FILE_BYTES_MAX)?;
     Ok(dissect_snapshot(&bytes))
@@ -73,7 +73,7 @@ fn dissect_log(bytes: &[u8]) -> Vec<Piece> {
     pieces
 }
 
-/// End of the record at `at`, by its length.
+/// The end of the record at `at`, from its length.
 fn record_end(bytes: &[u8], at: usize) -> Option<usize> {
     let length = bytes.get(at..)?.first_chunk::<4>()?;
     let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;

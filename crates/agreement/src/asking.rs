@@ -35,30 +35,30 @@ pub(crate) enum Call {
     Snapshot(InstallSnapshotRequest<Types>),
     /// To the leader: put this command into the log.
     Propose(String),
-    /// Asks the leader for the index of the present end of what is agreed: a node that has applied up
-    /// to it has everything.
+    /// Asks the leader for the index of the last agreed entry: a node that has applied it has
+    /// everything.
     Read,
 }
 
 /// The leader's answer to a proposal.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Proposed {
-    /// It is agreed, at this index.
+    /// The command is agreed, at this index.
     Agreed { index: u64, outcome: String },
     /// This node leads no longer; another one may.
     NotLeading { leader: Option<MemberId> },
-    /// It failed.
+    /// The proposal failed.
     Failed(String),
 }
 
 /// The leader's answer to a node that has to catch up with the log.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ReadPoint {
-    /// A majority has just confirmed that it leads; all up to here is agreed.
+    /// A majority has just confirmed this leader; all entries up to this index are agreed.
     At { index: Option<u64> },
-    /// This node leads no longer, or no majority confirms that it does.
+    /// This node leads no longer, or no majority confirms its lead.
     NotLeading { leader: Option<MemberId> },
-    /// It failed.
+    /// The check failed.
     Failed(String),
 }
 
@@ -74,7 +74,7 @@ pub(crate) fn parse(message: &Message) -> Option<Call> {
 }
 
 pub(crate) fn answer<T: Serialize>(answer: &T) -> Message {
-    // An answer that cannot be encoded becomes an empty one, which fails at its reader.
+    // An answer that cannot be encoded becomes an empty one, which its reader refuses.
     Message::of_head(serde_json::to_vec(answer).map_or_else(|_| Bytes::new(), Bytes::from))
 }
 
@@ -150,7 +150,7 @@ impl AskingOne {
     }
 }
 
-/// Worth a pause before the next try.
+/// True for an error that needs a pause before the next try.
 fn is_out_of_reach(error: &Unanswered) -> bool {
     matches!(
         error,

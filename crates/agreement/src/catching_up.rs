@@ -1,9 +1,9 @@
-//! Catching up with everything that is agreed, for callers that must not read an older state.
+//! Catching up with all agreed entries, for callers that must not read an older state.
 //!
-//! The leader has a majority confirm that it leads, and replies with the end of the log; then the
-//! machine here applies up to there. No proposal is needed, since nothing is written. A caller that
-//! cannot wait for a leader receives the age of the last contact with one: the machine's state is as
-//! old as that.
+//! A majority confirms the leader, and the leader replies with the end of the log; then the machine
+//! here applies entries up to that end. No proposal is needed, since nothing is written. A caller
+//! that cannot wait for a leader receives the age of the last contact with one: the machine's state
+//! is at most that old.
 
 use std::time::Duration;
 
@@ -19,8 +19,8 @@ use crate::raft_runtime::within;
 use crate::raft_types::MemberId;
 
 impl Agreement {
-    /// Waits, at most until `deadline`, until the machine here has applied all that was agreed when this
-    /// was called, on whichever node.
+    /// Waits, at most until `deadline`, until the machine here has applied all entries that were
+    /// agreed on any node at the time of the call.
     pub async fn catch_up(&self, deadline: Moment) -> Result<(), AgreementError> {
         let caught_up = within(self.runtime.clone(), self.catch_up_within(deadline));
         self.until(deadline, caught_up).await
@@ -84,8 +84,8 @@ impl Agreement {
         }
     }
 
-    /// Time since this node last had the state of a majority: as a follower of a leader, or as a leader
-    /// that a majority followed. `None` if it had not since its start.
+    /// Time since this node last had the state of a majority, as a follower or as a leader with a
+    /// majority. `None` if it has not had it since its start.
     pub fn behind_at_most(&self) -> Option<Duration> {
         let followed = *self.heard.lock();
         let followed = followed.map(|heard| self.runtime.now().since(heard));

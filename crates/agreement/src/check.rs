@@ -1,4 +1,4 @@
-//! A check of a log's directory without opening it: its files have to be there and to fit together.
+//! A check of a log's directory without opening it: its files have to exist and to fit together.
 
 use std::path::{Path, PathBuf};
 
@@ -20,8 +20,9 @@ pub struct LogFinding {
     pub what: String,
 }
 
-/// The durable length of the log in a file, in bytes, by its header and the mark beside it: a torn record
-/// behind it was never acknowledged. `None` where neither names it, as in a log of an earlier version.
+/// The durable length of a log file in bytes, from its header and the mark beside it. A torn record
+/// after that was never acknowledged. `None` if neither names a length, as in a log of an earlier
+/// version.
 pub fn durable_bytes(disk: &dyn Disk, log: &Path) -> Option<u64> {
     let bytes = read_file(disk, log, log_file::FILE_BYTES_MAX).ok()?;
     let (writing, _) = read_header(log, &bytes).ok()?;
@@ -39,8 +40,8 @@ pub fn node_of(disk: &dyn Disk, directory: &Path) -> Option<NodeId> {
     (writing.generation > 0).then_some(writing.node)
 }
 
-/// Checks a log's directory, with the second mark where that is known: finds files that are missing, older
-/// than the others, or of another log. The anatomy finds damaged bytes.
+/// Checks a log's directory, with the second mark if its place is known. Finds files that are
+/// missing, older than the others, or of another log; the anatomy finds damaged bytes.
 pub fn check_directory(
     disk: &dyn Disk,
     directory: &Path,

@@ -1,14 +1,16 @@
-//! Marks of the log's durable end, so that a log that was cut short is not mistaken for a torn one.
+//! Marks of the log's durable end, which distinguish a log that lost its end from one with a torn
+//! record.
 //!
 //! A crash may tear the record that was being written, and nothing before it. The file alone cannot
-//! distinguish that torn record from an older one whose end was lost, so a mark names the log's durable
-//! end. It is written after the sync of the log and before the record is acknowledged. So a mark is
-//! never ahead of the log after any power cut, and a log that ends before its mark has lost something.
+//! distinguish that torn record from an older record whose end was lost, so a mark names the log's
+//! durable end. The mark is written after the sync of the log and before the record is
+//! acknowledged. So no power cut leaves a mark ahead of the log, and a log that ends before its
+//! mark has lost records.
 //!
-//! Two files hold the mark. One is beside the log, so that backups and copies include it. The other is
-//! in the data directory, where it also reveals that the log's whole directory is gone or is an older
-//! copy. A mark is a lower bound: a mark that cannot be written (the disk is full) is reported, and the
-//! log goes on.
+//! Two files hold the mark. One is beside the log, so that backups and copies include it. The other
+//! is in the data directory, where it also reveals that the log's whole directory is gone or is an
+//! older copy. A mark is a lower bound: if it cannot be written, as on a full disk, the failure is
+//! logged and the log continues.
 //!
 //! ```text
 //! file of a mark, 4160 bytes: a slot at byte 0 and one at byte 4096, zeros between; written in turn
@@ -39,7 +41,7 @@ pub(crate) const MAGIC: &[u8; 8] = b"KvAgrEnd";
 const FORMAT: u32 = 1;
 const SLOT_BYTES: usize = 64;
 const SUM_AT: usize = SLOT_BYTES - 4;
-/// Distance that separates the slots on sectors of any size in use.
+/// Puts the slots on different sectors, for all sector sizes in use.
 const SECOND_SLOT: usize = 4096;
 const FILE_BYTES: usize = SECOND_SLOT + SLOT_BYTES;
 /// Longer than any mark.
@@ -131,7 +133,8 @@ impl EndMarks {
             .collect()
     }
 
-    /// Notes a durable end in both files. A failure is logged; the next end replaces the one that was missed.
+    /// Notes a durable end in both files. A failure is logged; the next end replaces the missed
+    /// one.
     pub(crate) fn note(&mut self, end: End) {
         if self.marked == Some(end) {
             return;
@@ -228,7 +231,7 @@ fn decode(bytes: &[u8]) -> MarkFound {
     }
 }
 
-/// A slot of a later format is as unreadable as a damaged one: its log has a later format, too.
+/// A slot of a later format counts as damaged: its log has a later format, too.
 fn decode_slot(slot: &[u8; SLOT_BYTES]) -> Option<(End, u64)> {
     let number = |at: usize| {
         let bytes = slot[at..].first_chunk::<8>();

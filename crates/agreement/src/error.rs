@@ -1,4 +1,5 @@
-//! The reasons why something could not be agreed or opened, by what the reader can do.
+//! The reasons why a command could not be agreed or a log opened, grouped by what the reader can
+//! do.
 
 use std::path::{Path, PathBuf};
 
@@ -8,14 +9,14 @@ use kvorum_ring::NodeId;
 /// The reason why a proposal has no outcome.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AgreementError {
-    /// No majority of the voters can be reached: try again once it can. The command may or may not
+    /// No majority of the voters can be reached: try again when one can. The command may or may not
     /// take effect later.
     #[error("no majority of the cluster's voters can be reached: {detail}")]
     NoMajority {
         /// The attempt.
         detail: String,
     },
-    /// The log cannot be kept any more: mend the disk, then restart.
+    /// The log cannot be written any more: repair the disk, then restart.
     #[error("the agreed log stopped: {detail}")]
     Stopped {
         /// The reason.
@@ -26,13 +27,13 @@ pub enum AgreementError {
 /// The reason why a log cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The log is missing, and there was one. Restore the directory.
+    /// The node's log is missing. Restore the directory.
     #[error(
         "{} is missing, which holds the agreed log; {}",
         directory.join("log").display(), restore(directory)
     )]
     Missing {
-        /// Its directory.
+        /// The log's directory.
         directory: PathBuf,
     },
     /// The log ends before the durable end in its mark. Restore the directory.
@@ -47,7 +48,7 @@ pub enum OpenError {
         whole: u64,
         /// Its length, in bytes.
         len: u64,
-        /// Length that was durable, in bytes.
+        /// Its durable length according to the mark, in bytes.
         durable: u64,
         /// The files of the mark.
         marks: Vec<PathBuf>,
@@ -67,7 +68,7 @@ pub enum OpenError {
         /// The files of the mark.
         marks: Vec<PathBuf>,
     },
-    /// The log and the mark of its end belong to two logs. Restore the misplaced one.
+    /// The log and the mark beside it belong to different logs. Restore the misplaced file.
     #[error(
         "{} is not the log whose end is marked in {}; {}; if the log is the right one, remove {} and start \
          again", file.display(), mark.display(), restore(parent(file)), mark.display()
@@ -91,7 +92,7 @@ pub enum OpenError {
         /// The node that it should belong to.
         expected: NodeId,
     },
-    /// The mark away from the log belongs to another node. Restore the misplaced file.
+    /// The mark in the data directory belongs to another node. Restore the misplaced file.
     #[error(
         "{} marks the end of a log of node {got}, and {} is of node {expected}: one of them came here from \
          another node; put back the directory that belongs here, or, if it is the right one, remove {} and \
@@ -107,7 +108,7 @@ pub enum OpenError {
         /// The node of the log.
         expected: NodeId,
     },
-    /// The log begins behind the end of the snapshot. Restore the directory.
+    /// The log begins after the end of the snapshot. Restore the directory.
     #[error(
         "{}: {} covers {}, and the log beside it begins behind entry {purged}; {}",
         if *is_there { "an older copy" } else { "missing or damaged" },
@@ -125,13 +126,14 @@ pub enum OpenError {
         /// The last entry that was purged from the log.
         purged: u64,
     },
-    /// There is one already.
+    /// The directory has a log already.
     #[error("{} exists already", file.display())]
     AlreadyExists {
-        /// The file that is in the way.
+        /// The existing file.
         file: PathBuf,
     },
-    /// The stored bytes are not those that were written. Restore the file, or let the node join again.
+    /// The stored bytes have changed since they were written. Restore the file, or let the node
+    /// join again.
     #[error("{} is damaged at byte {offset}: {what}; {}", file.display(), restore(parent(file)))]
     Damaged {
         /// The file.
@@ -141,20 +143,20 @@ pub enum OpenError {
         /// The evidence.
         what: String,
     },
-    /// A later version wrote it. Run that version.
+    /// A later version wrote the file. Run that version.
     #[error("{} has format {got}, newer than {newest}, the newest that this version reads", file.display())]
     NewerFormat {
         /// The file.
         file: PathBuf,
         /// Its format.
         got: u32,
-        /// The newest format known.
+        /// The newest format that this version reads.
         newest: u32,
     },
-    /// The disk refuses.
+    /// A disk operation failed.
     #[error(transparent)]
     Disk(#[from] DiskError),
-    /// The library refused to start. A bug to report.
+    /// The library refused to start. Report this bug.
     #[error("start the agreed log: {detail}")]
     Start {
         /// The library's message.
@@ -162,7 +164,7 @@ pub enum OpenError {
     },
 }
 
-/// Advice for a log that lacks something.
+/// Advice for a log that lacks a part.
 fn restore(directory: &Path) -> String {
     format!(
         "restore {} from a backup; a member of a cluster of several nodes may have lost its \

@@ -1,8 +1,8 @@
-//! Finding the leader, for a node that the leader cannot reach.
+//! The search for the leader, by a node that the leader cannot reach.
 //!
-//! A leader announces itself to the other nodes at the addresses that it has. A node that came back
-//! under another address does not receive that, and its last leader may be gone. So it asks the voters,
-//! one after the other, until one leads or names another leader.
+//! A leader announces itself at the addresses in its state. A node that came back under another
+//! address does not receive the announcement, and its last leader may be gone. So the node asks the
+//! voters, one after the other, until one leads or names another leader.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -14,22 +14,22 @@ use crate::agreement::Agreement;
 use crate::asking::ReadPoint;
 use crate::raft_types::{MemberId, Metrics};
 
-/// Time to wait for the answer of one leader. It asks the voters once, and there may be another leader
-/// by then.
+/// Time to wait for the answer of one leader. The leader asks the voters once, and another leader
+/// may be elected meanwhile.
 pub(crate) const LEADER_WAIT: Duration = Duration::from_secs(1);
 
 /// One search; see the module's description.
 #[derive(Default)]
 pub(crate) struct LeaderSearch {
-    /// The node that was asked in vain last.
+    /// The last node that was asked in vain.
     silent: Option<MemberId>,
     /// Voters asked so far.
     turn: usize,
 }
 
 impl LeaderSearch {
-    /// The node to ask next. `asked` (this node, if none) has answered that it does not lead; `known`
-    /// is the leader it named, if any. `None` is this node.
+    /// The node to ask next; `None` means this node. `asked` (this node, if none) does not lead;
+    /// `known` is the leader that it named, if any.
     pub(crate) async fn next(
         &mut self,
         agreement: &Agreement,
@@ -39,7 +39,7 @@ impl LeaderSearch {
     ) -> Option<MemberId> {
         if asked.is_some() && known.is_none() {
             self.silent = asked;
-            // This node may have learned of another one.
+            // This node may have a new leader by now.
             return None;
         }
         match self.news(known) {
@@ -52,11 +52,11 @@ impl LeaderSearch {
         leader.filter(|_| leader != self.silent)
     }
 
-    /// Asks one more voter for the leader, until this node learns of one.
+    /// Asks one more voter for the leader, unless this node finds a leader meanwhile.
     async fn ask_around(&mut self, agreement: &Agreement, deadline: Moment) -> Option<MemberId> {
         let metrics = agreement.raft.metrics().borrow().clone();
         let voters = metrics.membership_config.membership().voter_ids();
-        // It may have been the connection.
+        // Only the connection may have failed.
         let again = self.silent.into_iter();
         let others: Vec<MemberId> = again
             .chain(voters)

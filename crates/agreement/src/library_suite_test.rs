@@ -15,7 +15,7 @@ use crate::persistence::Persistence;
 use crate::raft_types::{StorageError, Types};
 use crate::snapshot_file::SnapshotFiles;
 
-/// Remembers its commands.
+/// A machine that keeps its commands.
 #[derive(Default)]
 struct Memory(Mutex<Vec<String>>);
 

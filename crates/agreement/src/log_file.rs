@@ -1,12 +1,12 @@
 //! The log on disk: one file of records, each synced before the next is written.
 //!
-//! So a crash can tear the last record only, and any other record that does not check out is damage.
-//! The remains of a torn record may be any bytes, zeros and its own end among them. It is the last one
-//! if no valid record follows it, and if the mark of the log's durable end (`end_mark`) is not behind
-//! it. A file that has failed to take a record is not written to again: its content is uncertain, so
-//! everything is written to a new file. The log is small, since a cluster changes rarely and snapshots
-//! replace old entries: so all of it is in memory as well, and the file is written again when most of it
-//! is history.
+//! So a crash can tear only the last record, and any other invalid record is damage. The remains of
+//! a torn record may be any bytes, also zeros or its own end. An invalid record counts as torn if
+//! no valid record follows it, and if the mark of the log's durable end (`end_mark`) is not behind
+//! it. After a failed write the file is not written to again: its content is uncertain, so
+//! everything is written to a new file. The log is small, since a cluster changes rarely and
+//! snapshots replace old entries. So all of it is also in memory, and the file is rewritten when
+//! most of it is obsolete.
 //!
 //! ```text
 //! header, 56 bytes
@@ -30,8 +30,8 @@
 //! ...   content: a LogRecord as JSON
 //! ```
 //!
-//! Numbers are little-endian. JSON, because these are a few records that an operator may have to read
-//! one day, and because fields can be added.
+//! Numbers are little-endian. The content is JSON, because an operator may have to read these few
+//! records one day, and because fields can be added.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -53,11 +53,11 @@ const FORMAT_WITHOUT_END: u32 = 1;
 const HEADER_BYTES: usize = 56;
 const HEADER_BYTES_WITHOUT_END: usize = 16;
 pub(crate) const PREFIX_BYTES: usize = 8;
-/// A bound on the bytes read at opening; far more than a log between two snapshots.
+/// A bound on the bytes read at opening: far larger than a log between two snapshots.
 pub(crate) const FILE_BYTES_MAX: u64 = 1 << 30;
-/// Below this the file is not worth writing again.
+/// Smaller files are not worth a rewrite.
 const REWRITE_BYTES_MIN: u64 = 256 * 1024;
-/// Written again when it is this many times the size that has to be kept.
+/// The file is rewritten when it is this many times the size of the needed records.
 const REWRITE_FACTOR: u64 = 4;
 
 /// One record of the file.
@@ -65,7 +65,7 @@ const REWRITE_FACTOR: u64 = 4;
 pub(crate) enum LogRecord {
     /// The vote of this node.
     Vote(Vote),
-    /// Entries follow those before.
+    /// Entries that follow the ones before.
     Append(Vec<Entry>),
     /// Entries from this index on are void.
     Truncate(u64),
@@ -142,7 +142,7 @@ impl Place {
     }
 }
 
-/// Identity of a file: the log and the generation.
+/// Identity of a file: the node, the log and the generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Writing {
     pub(crate) node: NodeId,
@@ -172,9 +172,9 @@ pub(crate) struct LogFile {
     end: u64,
     /// Length that was synced, in bytes.
     durable: u64,
-    /// Length of the file when it was last written again.
+    /// Length of the file when it was last rewritten.
     kept: u64,
-    /// A write has failed: the bytes behind the end are uncertain.
+    /// A write has failed: the bytes after the end are uncertain.
     is_suspect: bool,
 }
 
@@ -191,7 +191,7 @@ impl LogFile {
             generation: 1,
             begun_bytes: HEADER_BYTES as u64,
         };
-        // A crash between the two leaves marks of a log that was being begun, and no log.
+        // A crash between the two steps leaves marks of a new log without the log.
         place.read_marks().note(writing.end(0));
         replace_file(&*place.disk, &place.log, &header(&writing))?;
         Ok(Self::open(place)?.0)
@@ -236,8 +236,8 @@ impl LogFile {
         Ok((log, contents))
     }
 
-    /// Brings the marks up to the end of the log. Rewrites a log of an earlier version, which has no mark;
-    /// on a full disk that waits for the next record.
+    /// Brings the marks up to the end of the log. Rewrites a log of an earlier version, which has
+    /// no mark; on a full disk the rewrite waits for the next record.
     fn settle(&mut self, contents: &LogContents) {
         let settled = if self.writing.generation == 0 {
             self.writing.log = self.place.drawn;
@@ -267,8 +267,8 @@ impl LogFile {
         }
     }
 
-    /// True when the file is still that of an earlier version because it could not be rewritten: the log
-    /// goes on in it, without a mark.
+    /// True when a file of an earlier version could not be rewritten: the log continues in it,
+    /// without a mark.
     fn is_still_early(&self) -> bool {
         let bytes = read_file(&*self.place.disk, &self.place.log, FILE_BYTES_MAX);
         let header = bytes.map(|bytes| read_header(&self.place.log, &bytes));
@@ -276,15 +276,15 @@ impl LogFile {
         is_early && self.writing.generation == 0
     }
 
-    /// Marks the durable end of the log. To be called where the last record may not have marked it.
+    /// Marks the durable end of the log, for callers whose last record may not have marked it.
     pub(crate) fn mark_end(&mut self) {
         if !self.is_suspect && self.durable > 0 && self.writing.generation > 0 {
             self.marks.note(self.writing.end(self.durable));
         }
     }
 
-    /// Writes a record, makes it durable, and applies it to `contents`. After an error both are as
-    /// before, and it may be tried again.
+    /// Writes a record, makes it durable, and applies it to `contents`. After an error log and
+    /// contents are as before, and the caller may try again.
     pub(crate) fn put(
         &mut self,
         record: LogRecord,
@@ -321,7 +321,7 @@ impl LogFile {
         }
         contents.apply(record);
         if self.end > REWRITE_BYTES_MIN && self.end > self.kept * REWRITE_FACTOR {
-            // The record is durable, in the old file or in the new one. A failed rewrite is tried again
+            // The record is durable, in the old or in the new file. A failed rewrite is tried again
             // with the next record.
             let _rewritten_or_suspect = self.rewrite(contents);
         }
@@ -331,7 +331,7 @@ impl LogFile {
         Ok(())
     }
 
-    /// All of it in a new file.
+    /// Writes the whole log to a new file.
     fn rewrite(&mut self, contents: &LogContents) -> std::io::Result<()> {
         self.is_suspect = true;
         let mut records = Vec::new();
@@ -370,8 +370,9 @@ fn check_node(place: &Place, writing: &Writing) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Refuses a log whose second mark, in the data directory, names another node: the log's directory and its
-/// card were copied from a different node. The mark beside the log was copied along, and so does not show it.
+/// Refuses a log whose second mark, in the data directory, names another node: the log's directory
+/// and its card were copied from a different node. The mark beside the log does not show this,
+/// since it was copied with the log.
 fn check_second_mark(
     place: &Place,
     writing: &Writing,
@@ -400,7 +401,8 @@ pub(crate) fn durable_end(
 ) -> Result<u64, OpenError> {
     let mut durable = writing.begun_bytes;
     for (mark, found) in marks {
-        // A mark of another node was misplaced here; one of no bytes belongs to a log that was not begun.
+        // A mark of another node was misplaced here; a mark with a length of 0 belongs to a log
+        // whose creation was not completed.
         let Some(end) = found.end().filter(|it| it.node == node && it.bytes > 0) else {
             continue;
         };
@@ -425,7 +427,7 @@ pub(crate) fn durable_end(
     Ok(durable)
 }
 
-/// Reports marks that are damaged, missing or another node's; they are written again.
+/// Logs marks that are damaged, missing or another node's; they are rewritten.
 fn report_marks(marks: &EndMarks, node: NodeId) {
     for (path, found) in marks.found() {
         let why = match &found {
@@ -462,7 +464,7 @@ fn encode(record: &LogRecord, out: &mut Vec<u8>) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The contents of a file behind its header, and the end of its last whole record.
+/// The contents of a file after its header, and the end of its last whole record.
 pub(crate) fn decode(
     path: &Path,
     bytes: &[u8],
@@ -481,7 +483,7 @@ pub(crate) fn decode(
         contents.apply(record);
         at += PREFIX_BYTES + content.len();
     }
-    // A record that a crash has torn has no record behind it.
+    // A torn record has no valid record after it.
     let behind = (at + 1..bytes.len()).find(|behind| whole_record(&bytes[*behind..]).is_some());
     match behind {
         None => Ok((contents, at)),
@@ -492,7 +494,7 @@ pub(crate) fn decode(
     }
 }
 
-/// The content of a record that begins here and checks out.
+/// The content of a valid record that begins here.
 fn whole_record(rest: &[u8]) -> Option<&[u8]> {
     let [a, b, c, d, e, f, g, h] = *rest.first_chunk::<PREFIX_BYTES>()?;
     let length = usize::try_from(u32::from_le_bytes([a, b, c, d])).ok()?;
@@ -665,7 +667,7 @@ mod tests {
             after.apply(long());
             let opened = LogFile::open(place(disk.clone()));
             let (mut log, mut contents) = opened.unwrap();
-            // The write is done and its sync is not: it is longer than some sectors, of which each
+            // The write is done, but not its sync: the record spans several sectors, each of which
             // may be kept or lost.
             disk.cut_after(disk.operations() + 1);
             log.put(long(), &mut contents).unwrap_err();
@@ -716,7 +718,8 @@ mod tests {
             match decoded {
                 Err(_) => {}
                 Ok((contents, _)) if at >= start => assert!(same(&contents, &before)),
-                // A length that now reaches beyond the end looks torn: the records before it are kept.
+                // A record whose changed length reaches beyond the end looks torn: the records
+                // before it are kept.
                 Ok((_, end)) => assert!(end <= at, "byte {at} went unnoticed"),
             }
         }
@@ -734,8 +737,8 @@ mod tests {
         LogFile::open(place(disk.clone())).map(|(_, contents)| contents)
     }
 
-    /// Regression: a log whose end was lost was mistaken for a torn one, and an acknowledged bucket type was
-    /// silently gone.
+    /// Regression: a log that had lost its end passed for a torn one, and an acknowledged bucket
+    /// type was silently lost.
     #[test]
     fn r21_a_log_that_ends_before_its_durable_end_is_refused_wherever_it_was_cut() {
         for marks in [&["end", "log.end"][..], &["end"], &["log.end"]] {
@@ -813,7 +816,7 @@ mod tests {
         }
     }
 
-    /// The remains of a power cut never count as damage, and every record put is there.
+    /// The remains of a power cut never count as damage, and every completed record is present.
     #[test]
     fn r21_a_power_cut_anywhere_leaves_a_log_that_opens_with_all_that_was_put() {
         let run = |disk: &MemoryDisk| {
@@ -901,7 +904,7 @@ mod tests {
                 assert!(open(&image).is_err(), "{cut} {options:?}");
             }
         }
-        // On a full disk the log goes on in the old format.
+        // On a full disk the log continues in the old format.
         let (full, mut contents) = before();
         let faulty = FaultyDisk::over_memory(&full);
         let no_space = Fault::Error(kvorum_disk::ErrorKind::NoSpace);
@@ -915,7 +918,7 @@ mod tests {
         log.mark_end();
         drop(log);
         assert!(same(&open(&full).unwrap(), &contents));
-        // Put back later, the log is an older copy.
+        // A log that is put back later is an older copy.
         let (earlier, _) = before();
         put_back(&disk, "log", &bytes_of(&earlier, "log"));
         assert!(matches!(open(&disk), Err(OpenError::Older { .. })));
@@ -944,7 +947,7 @@ mod tests {
         open(&disk).unwrap();
         let found = crate::check::check_directory(&disk, Path::new(""), Some(Path::new("log.end")));
         assert_eq!(found, []);
-        // As if the log's whole directory had come from another node.
+        // Simulates a log directory copied from another node.
         put_back(&disk, "log.end", &foreign);
         let refused = open(&disk).unwrap_err();
         assert!(matches!(refused, OpenError::MarkOfOtherNode { .. }));

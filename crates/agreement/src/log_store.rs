@@ -13,7 +13,7 @@ use crate::log_file::{LogContents, LogFile, LogRecord};
 use crate::persistence::Persistence;
 use crate::raft_types::{Entry, LogId, StorageError, Types, Vote};
 
-/// The log of this node. Cheap to clone; the library's tasks each have one.
+/// The log of this node. Cheap to clone; each of the library's tasks has a clone.
 #[derive(Clone)]
 pub(crate) struct LogStore {
     persistence: Persistence,
@@ -35,7 +35,7 @@ impl LogStore {
         self.file.lock().mark_end();
     }
 
-    /// Makes a record durable, however long that takes; readers see it then.
+    /// Makes a record durable, however long that takes, and then shows it to readers.
     async fn put(&self, record: LogRecord) -> std::io::Result<()> {
         let (file, contents) = (self.file.clone(), self.contents.clone());
         let put = move || {

@@ -1,4 +1,4 @@
-//! The machine that the log drives, in the library's form.
+//! The machine that the log drives, in the library's interface.
 
 use std::io::Cursor;
 use std::sync::Arc;
@@ -22,14 +22,14 @@ pub trait Machine: Send + Sync {
     /// The whole state.
     fn state(&self) -> Vec<u8>;
 
-    /// Replaces the whole state by one that [`Machine::state`] gave, on this or another node.
+    /// Replaces the whole state with one that [`Machine::state`] returned, on this or another node.
     ///
     /// # Errors
-    /// The error in it; the state is as before.
+    /// The error in the new state; the present state is kept.
     fn restore(&self, state: &[u8]) -> Result<(), String>;
 }
 
-/// The machine and how far it has come.
+/// The machine and its progress.
 #[derive(Clone)]
 pub(crate) struct Driven {
     persistence: Persistence,
@@ -95,7 +95,7 @@ impl RaftSnapshotBuilder<Types> for Driven {
                     last_membership: progress.membership.clone(),
                     snapshot_id: format!("{index}-{}", progress.snapshots),
                 },
-                // Under the lock that `apply` holds: state and progress belong together.
+                // Under the lock that `apply` holds, so that state and progress match.
                 state: self.machine.state(),
             }
         };

@@ -1,8 +1,7 @@
-//! Choice of the voters: a few nodes vote, the rest listens. Pure.
+//! The choice of the voters: a few nodes vote, the rest listen. Pure.
 //!
-//! The cluster's members are part of the agreed state; the voters among them follow from that. Voters
-//! stay as long as they are fit: every change of voters is a moment in which the log depends on more
-//! nodes.
+//! The cluster's members are part of the agreed state; the voters among them follow from it. Voters
+//! stay as long as they are fit: during each change of voters the log depends on more nodes.
 
 use std::collections::BTreeSet;
 
@@ -11,16 +10,17 @@ use kvorum_ring::NodeId;
 /// The next change of the log's membership.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MembershipStep {
-    /// The log is sent to this node as well.
+    /// Send the log to this node as well.
     AddListener(NodeId),
-    /// These nodes vote from now on, all of them listeners or voters already.
+    /// Let these nodes vote; all of them are listeners or voters already.
     SetVoters(BTreeSet<NodeId>),
-    /// The log is not sent to this node any more.
+    /// Stop sending the log to this node.
     RemoveListener(NodeId),
 }
 
-/// The next step from the voters and listeners of today to those of the cluster's members; `None`
-/// when nothing is to be done. `unfit` members do not vote: those that are marked as down, or leave.
+/// The next step from the present voters and listeners to the ones that the cluster's members
+/// require; `None` when no step is left. `unfit` members, which are marked as down or leaving, do
+/// not vote.
 pub fn next_membership_step(
     voters: &BTreeSet<NodeId>,
     listeners: &BTreeSet<NodeId>,
@@ -51,7 +51,7 @@ fn wanted_voters(
 ) -> BTreeSet<NodeId> {
     let fit: BTreeSet<NodeId> = members.difference(unfit).copied().collect();
     if fit.is_empty() {
-        // No node is fit to take over.
+        // No other node is fit to vote.
         return voters.clone();
     }
     let count = match fit.len().min(voters_max.max(1)) {
@@ -72,7 +72,7 @@ mod tests {
         numbers.into_iter().map(node).collect()
     }
 
-    /// Takes steps until there are none; the voters and listeners that result.
+    /// Takes all steps; returns the resulting voters and listeners.
     fn settle(
         mut voters: BTreeSet<NodeId>,
         members: &BTreeSet<NodeId>,

@@ -1,8 +1,8 @@
-//! Writes of the log and of snapshots, tried again until the device takes them.
+//! Writes of the log and of snapshots, repeated until they succeed.
 //!
-//! The library ends a log for good when one write fails: a disk that was full for a moment would leave
-//! a node without a vote, and without updates, until an operator restarts it. So the log waits instead.
-//! To the others it is a node that does not answer; it goes on where it was.
+//! The library ends a log for good when one write fails: after a moment with a full disk, a node
+//! would have no vote and no updates until a restart. So the log waits instead. To other nodes,
+//! this node does not answer; afterwards it continues where it was.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,7 @@ use kvorum_runtime::Runtime;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-/// After a write that failed.
+/// Pause after a failed write.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// Cheap to clone.
@@ -43,13 +43,13 @@ impl Persistence {
         self.shared.hindrance.lock().clone()
     }
 
-    /// Gives up writes that fail from here on.
+    /// From now on gives up writes that fail.
     pub(crate) fn stop(&self) {
         self.shared.is_stopping.store(true, Ordering::Release);
         self.shared.stopping.notify_waiters();
     }
 
-    /// Writes until that succeeds, or until the log is stopped.
+    /// Repeats a write until it succeeds, or until the log is stopped.
     pub(crate) async fn keep_writing(
         &self,
         write: impl Fn() -> std::io::Result<()> + Clone + Send + 'static,

@@ -1,8 +1,8 @@
 //! Waits for progress of the library.
 //!
-//! The library's own waits are woken in an order that tokio draws, by randomness that no seed reaches:
-//! when several end at once, a simulation would not go the same way twice. Here one task is woken, and
-//! wakes the others in the order in which they began to wait.
+//! tokio wakes the library's own waits in an order that it draws without a seed: when several end
+//! at once, a simulation could not be repeated. Here tokio wakes one task, which wakes the others
+//! in the order in which they began to wait.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub(crate) enum WaitEnd {
 }
 
 impl<T: Send + Sync + 'static> Progress<T> {
-    /// Follows all changes from now on.
+    /// Progress that follows all changes from now on.
     pub(crate) fn follow(runtime: &Runtime, latest: Receiver<T>) -> Self {
         let changed = Arc::new(Notify::new());
         let (mut followed, notify) = (latest.clone(), changed.clone());
@@ -42,7 +42,7 @@ impl<T: Send + Sync + 'static> Progress<T> {
         Self { latest, changed }
     }
 
-    /// Waits until something holds.
+    /// Waits until a condition holds.
     pub(crate) async fn until(
         &self,
         runtime: &Runtime,

@@ -1,4 +1,4 @@
-//! Proposing a command to the agreed log, on whichever node leads.
+//! Proposals of commands to the agreed log, on the node that leads.
 
 use std::pin::pin;
 
@@ -66,7 +66,8 @@ impl Agreement {
         }
     }
 
-    /// Asks the leader, until this node learns of another one: the old leader may not answer any more.
+    /// Asks the leader, and gives up when this node finds another leader: the old one may not
+    /// answer any more.
     async fn propose_to(&self, leader: MemberId, command: String, deadline: Moment) -> Proposed {
         let wait = deadline.since(self.runtime.now());
         let call = Call::Propose(command);

@@ -1,7 +1,7 @@
-//! The library's runtime, filled by ours: its tasks belong to a node, its randomness to a seed.
+//! The library's runtime on top of ours: its tasks belong to a node, its randomness to a seed.
 //!
-//! The library asks for a runtime by type, not by value, so the node's own is found in a task-local
-//! that every one of its tasks inherits. Its timers are tokio's, which stand still in a simulation.
+//! The library takes a runtime by type, not by value. So the node's runtime is in a task-local,
+//! which all of its tasks inherit. The timers are tokio's, which a simulation pauses.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -30,7 +30,7 @@ pub(crate) struct SeamRandomness(Arc<dyn Randomness>);
 
 impl RngCore for SeamRandomness {
     fn next_u32(&mut self) -> u32 {
-        // The upper half: any half will do.
+        // Any half of the bits will do.
         u32::try_from(self.0.next_u64() >> 32).unwrap_or(0)
     }
 
@@ -50,14 +50,14 @@ impl RngCore for SeamRandomness {
 
 type LibrarySleep = <TokioRuntime as AsyncRuntime>::Sleep;
 
-/// Turns of all other tasks: more than any path has, from one node's socket to another's log.
+/// Turns that a timer gives to other tasks: more than any path needs from one node's socket to
+/// another's log.
 const TURNS: u32 = 64;
 
-/// A timer. In simulated time it goes off after all other events of the same moment.
+/// A timer. In simulated time it fires after all other events of the same moment.
 ///
-/// The library waits for a timer or a message. When both are there tokio draws one of them, by
-/// randomness that no seed reaches. So that a simulation goes the same way twice, the message has to be
-/// first.
+/// The library waits for a timer or a message. When both are ready, tokio draws one of them without
+/// a seed. The message has to be first, so that a simulation can be repeated.
 pub(crate) struct SeamSleep {
     sleep: Pin<Box<LibrarySleep>>,
     is_over: bool,

@@ -1,4 +1,4 @@
-//! The types that our Raft is made of.
+//! The types with which we use the Raft library.
 
 use std::fmt;
 use std::io::Cursor;
@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::raft_runtime::SeamRuntime;
 
-/// A node in Raft: its identity, with the traits that the library requires of one. Written as text,
-/// since it is the key of maps in JSON.
+/// A node in Raft: its identity, with the traits that the library requires. Serialized as text,
+/// since it is a key of JSON maps.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -42,7 +42,7 @@ impl From<MemberId> for NodeId {
     }
 }
 
-/// For the library's own test suite, which counts its nodes.
+/// The identity of a numbered node, for the library's own test suite.
 #[cfg(test)]
 impl From<u64> for MemberId {
     fn from(number: u64) -> Self {

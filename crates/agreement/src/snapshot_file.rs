@@ -1,4 +1,5 @@
-//! The machine's snapshot on disk: two generations, each replaced atomically and checked whole.
+//! The machine's snapshot on disk: two generations, each replaced atomically and checked by a
+//! checksum over all of it.
 //!
 //! ```text
 //! line 1:  kvorum agreed snapshot, format F, N bytes, crc32c C\n
@@ -9,11 +10,11 @@
 //! after:   the machine's state as it gave it
 //! ```
 //!
-//! A snapshot never replaces one that covers more: the writing of a snapshot may fail and be tried again
-//! after another node has sent a newer one, and then the log no longer reaches back to the older one.
+//! A snapshot never replaces one that covers more. A failed write may be repeated after another
+//! node has sent a newer snapshot; by then the log no longer reaches back to the older one.
 //!
-//! Two generations, because a full disk has left other systems with an empty file where their cluster
-//! had been. An older one is completed by the log, if that still reaches back to it.
+//! There are two generations because in other systems a full disk has left an empty file in place
+//! of the cluster's state. The log completes an older generation, if it still reaches back to it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -44,7 +45,7 @@ pub(crate) struct SnapshotFiles {
     disk: Arc<dyn Disk>,
     newest: PathBuf,
     previous: PathBuf,
-    /// The end of the newest one. Held while one is written.
+    /// The last entry of the newest snapshot. Locked while a snapshot is written.
     covered: Arc<Mutex<Option<LogId>>>,
 }
 
@@ -67,7 +68,7 @@ impl SnapshotFiles {
         let bytes = encode(stored)?;
         let disk = &*self.disk;
         match read_file(disk, &self.newest, FILE_BYTES_MAX) {
-            // One that cannot be read must not replace one that can.
+            // An unreadable snapshot must not replace a readable one.
             Ok(before) if decode(&before).is_ok() => {
                 replace_file(disk, &self.previous, &before).map_err(std::io::Error::other)?;
             }
@@ -78,8 +79,8 @@ impl SnapshotFiles {
         Ok(())
     }
 
-    /// The newest readable snapshot; `None` when there never was one. The path is that of an unreadable
-    /// snapshot, if there is one.
+    /// The newest readable snapshot, if there is one, and the path of an unreadable snapshot, if
+    /// there is one.
     pub(crate) fn load(&self) -> Result<(Option<Stored>, Option<PathBuf>), OpenError> {
         let (newest, previous) = load_both(&*self.disk, &self.newest, &self.previous)?;
         let found = [&newest, &previous].into_iter().flatten().flatten();
@@ -90,7 +91,7 @@ impl SnapshotFiles {
             (Ok(None), Ok(None)) => Ok((None, None)),
             // The older generation never exists alone.
             (Ok(None) | Err(_), Ok(Some(stored))) => Ok((Some(stored), Some(self.newest.clone()))),
-            // The log may reach back to its first entry: `check_reach` compares it.
+            // The log may still have its first entry: `check_reach` compares it.
             (Err(_), Ok(None)) | (_, Err(_)) => Ok((None, Some(self.newest.clone()))),
         }
     }
@@ -148,7 +149,7 @@ fn check_reach(
     }
 }
 
-/// The inner error is of one generation, so the other one may be used.
+/// The inner error concerns one generation, so the other one may be used.
 type Loaded = Result<Option<Stored>, OpenError>;
 
 fn load_both(
@@ -210,7 +211,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Stored, Undecodable> {
         .and_then(|text| text.strip_prefix(TITLE));
     let format = text.and_then(|text| text.split(',').next()?.parse::<u32>().ok());
     let format = format.ok_or(damaged("the first line is not ours"))?;
-    // One right line for a format and a content: compared whole, no byte goes unchecked.
+    // Format and content determine the line; comparing all of it checks every byte.
     if first_line(format, content).as_bytes() != line {
         return Err(damaged("the checksum does not match"));
     }

@@ -8,7 +8,7 @@ use kvorum_tictac::differing;
 
 use crate::entry_summary::EntrySummary;
 
-/// The places in which levels of trees are not all the same, ascending.
+/// The places in which levels of trees differ, ascending.
 pub(crate) fn differing_of_all<'a>(mut levels: impl Iterator<Item = &'a [u32]>) -> BTreeSet<u32> {
     let Some(first) = levels.next() else {
         return BTreeSet::new();
@@ -22,8 +22,8 @@ pub(crate) fn differing_of_all<'a>(mut levels: impl Iterator<Item = &'a [u32]>) 
 pub(crate) struct KeyTable(BTreeMap<StorageKey, Vec<Option<EntrySummary>>>);
 
 impl KeyTable {
-    /// The keys of all replicas up to `to`. A key that has expired at one of them is left out: it counts
-    /// as absent at all. `now` is the latest of their clocks.
+    /// The keys of all replicas up to `to`. A key that has expired on one replica is left out: it
+    /// counts as absent on all. `now` is the latest of the replicas' clocks.
     pub(crate) fn new(lists: &[Vec<EntrySummary>], to: Option<&StorageKey>, now: u64) -> Self {
         let mut table: BTreeMap<StorageKey, Vec<Option<EntrySummary>>> = BTreeMap::new();
         for (replica, list) in lists.iter().enumerate() {
@@ -57,16 +57,16 @@ impl KeyTable {
         self.0.len()
     }
 
-    /// Everything that was seen of these keys.
+    /// All versions of these keys that replicas listed.
     pub(crate) fn seen(&self) -> impl Iterator<Item = &EntrySummary> {
         self.0.values().flatten().flatten()
     }
 
-    /// Splits the keys that differ now and differed a pause ago, by whether the difference is settled
-    /// or the key is still being written.
+    /// Splits the keys that differ now and differed a pause ago into settled differences and keys
+    /// that are still being written.
     ///
-    /// A difference is settled when one replica has had the same version of the key all the while and
-    /// another has had other versions at both times: a write that is on its way for that long is late.
+    /// A difference is settled when one replica had the same version of the key at both times and
+    /// another had other versions both times: a write that is under way for that long is late.
     pub(crate) fn settled_since(self, before: &Self) -> (Self, Self) {
         let rows = self.0.into_iter();
         let (settled, moving): (BTreeMap<_, _>, BTreeMap<_, _>) = rows.partition(|(key, now)| {

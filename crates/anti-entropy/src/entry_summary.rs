@@ -1,4 +1,4 @@
-//! The summary of an entry by which replicas are compared.
+//! The summary of an entry, which exchanges compare.
 
 use kvorum_encoding::StorageKey;
 
@@ -7,7 +7,7 @@ use kvorum_encoding::StorageKey;
 pub struct EntrySummary {
     /// The key.
     pub key: StorageKey,
-    /// The anti-entropy segment that is stored beside it.
+    /// The anti-entropy segment that is stored with the entry.
     pub segment: u32,
     /// A hash over the clock and the hash of the body: equal for equal clocks and bodies.
     pub version: u64,

@@ -1,9 +1,9 @@
 //! The exchange machine: it finds the entries that some replicas of a preference list lack.
 //!
-//! Roots are compared first, then the branches that differ, then keys and versions of the leaves that
-//! differ. Each comparison that finds something is made again after a pause, and only differences of
-//! both times count: writes on their way are not differences. Where there is nothing to mend, an
-//! exchange is one question to each replica.
+//! Roots are compared first, then the branches that differ, then keys and versions of the leaves
+//! that differ. Each comparison that finds differences is repeated after a pause, and only
+//! differences found both times count: writes under way are no differences. If there is nothing to
+//! mend, an exchange is one question to each replica.
 //!
 //! ```text
 //! roots --- differ --> pause, roots --- differ --> branches --> pause, branches
@@ -13,9 +13,9 @@
 //!                                                                  End                       End
 //! ```
 //!
-//! Leaves of which only the trees differ are counted again from the store.
+//! Leaves that differ only in the trees are counted again from the store.
 //!
-//! A replica whose tree is being built, or that fails, is left out of the following steps, and the
+//! A replica that fails or whose tree is being built is left out of the following steps, and the
 //! exchange is not complete.
 
 use std::collections::{BTreeSet, VecDeque};
@@ -36,13 +36,13 @@ use crate::range_hint::RangeHint;
 /// Limits on the cost of one exchange.
 #[derive(Clone, Copy, Debug)]
 pub struct ExchangeLimits {
-    /// Branches that are looked into. Each is 1 KB a replica.
+    /// The most branches that are fetched. Each is 1 KB from each replica.
     pub branches_max: usize,
-    /// Leaves that are looked into (Riak's `tictacaae_maxresults`).
+    /// The most leaves whose keys are listed (Riak's `tictacaae_maxresults`).
     pub leaves_max: usize,
-    /// Entries that a replica lists.
+    /// The most entries that a replica lists.
     pub keys_max: usize,
-    /// Repairs that are under way at once.
+    /// The most repairs under way at once.
     pub repairs_at_once: usize,
 }
 
@@ -64,11 +64,11 @@ pub struct ExchangeRequest {
     pub replicas: usize,
     /// Its limits.
     pub limits: ExchangeLimits,
-    /// The range to compare; differences elsewhere are left to the next one.
+    /// The range to compare; differences elsewhere are left to the next exchange.
     pub hint: Option<RangeHint>,
-    /// Keys up to this one were listed by the exchange before, which was cut there.
+    /// The last key that the previous exchange listed before it was cut.
     pub after: Option<StorageKey>,
-    /// Counts the exchanges of these replicas: where bounds cut, each begins elsewhere.
+    /// Counts the exchanges of these replicas: when bounds cut, each exchange begins elsewhere.
     pub turn: usize,
 }
 
@@ -94,7 +94,8 @@ struct Lists {
     lists: Vec<Vec<EntrySummary>>,
     /// The key up to which all lists reach, if one was cut.
     to: Option<StorageKey>,
-    /// The latest of the replicas' clocks. A replica does not list entries that have expired by its own.
+    /// The latest of the replicas' clocks. A replica does not list entries that have expired by its
+    /// own clock.
     now: u64,
 }
 
@@ -103,16 +104,17 @@ struct Lists {
 pub struct Exchange {
     request: ExchangeRequest,
     step: Step,
-    /// The comparison is made again.
+    /// True for the second comparison of a step.
     is_second: bool,
     is_paused: bool,
-    /// Answers of this step by replica; `None` while a replica that takes part is waited for.
+    /// Answers of this step by replica; `None` while the answer of a participating replica is
+    /// missing.
     answers: Vec<Option<Answer>>,
     takes_part: Vec<bool>,
     size: TreeSize,
     /// Branches or leaves that differed in the first comparison of this step.
     differed: BTreeSet<u32>,
-    /// The branches or leaves that are asked for.
+    /// The branches or leaves that this step asks for.
     asked: Arc<[u32]>,
     keys_differed: KeyTable,
     repairs: VecDeque<StorageKey>,
@@ -146,7 +148,8 @@ impl Exchange {
         exchange
     }
 
-    /// Takes one event in and appends its effects. An event that no step waits for is ignored.
+    /// Handles an event and appends its effects. An event that the step does not wait for is
+    /// ignored.
     pub fn step(&mut self, event: ExchangeEvent, effects: &mut Vec<ExchangeEffect>) {
         if self.step == Step::Ended {
             return;
@@ -191,7 +194,7 @@ impl Exchange {
         numbered.filter(|(_, takes)| **takes).map(|(at, _)| at)
     }
 
-    /// Asks the question of this step of every replica that takes part.
+    /// Sends the question of this step to every participating replica.
     fn ask(&mut self, effects: &mut Vec<ExchangeEffect>) {
         self.answers = self.takes_part.iter().map(|_| None).collect();
         for replica in self.participants() {
@@ -221,7 +224,7 @@ impl Exchange {
         }
     }
 
-    /// Takes one answer in; a replica that failed to answer is left out.
+    /// Handles an answer; a replica that failed to answer is left out.
     fn take(
         &mut self,
         step: Step,
@@ -260,8 +263,8 @@ impl Exchange {
         }
     }
 
-    /// Trees of two versions of the hash differ everywhere and cannot be compared: the version that
-    /// most have is used.
+    /// Trees of two hash versions differ everywhere and cannot be compared: the version of most
+    /// replicas is used.
     fn leave_out_other_versions(&mut self) {
         let version = |answer: &Option<Answer>| match answer {
             Some(Answer::Root(_, version, _)) => Some(*version),
@@ -355,7 +358,7 @@ impl Exchange {
         Some(both.into_iter().collect())
     }
 
-    /// Goes on with the differences found, or with a part of them that is another one in each turn.
+    /// Continues with the differences found, or with a part of them, which differs in each turn.
     fn next_step(&mut self, step: Step, found: Vec<u32>, effects: &mut Vec<ExchangeEffect>) {
         let limits = &self.request.limits;
         let max = match step {
@@ -430,7 +433,7 @@ impl Exchange {
         self.end(ended_by, effects);
     }
 
-    /// The replicas listed all keys of the leaves that were asked for.
+    /// True when the replicas listed all keys of the requested leaves.
     fn lists_all_keys(&self) -> bool {
         let request = &self.request;
         let is_cut = self.outcome.resume_after.is_some();
@@ -499,7 +502,7 @@ impl Exchange {
         effects.push(ExchangeEffect::End(self.outcome.clone()));
     }
 
-    /// Each branch has been seen to be equal at some time since the exchange began, or its differences
+    /// True when each branch was equal at some time since the exchange began, or its differences
     /// have been mended.
     fn is_complete(&self, ended_by: EndedBy) -> bool {
         let has_compared_all = match ended_by {
@@ -535,12 +538,12 @@ fn of_root(answer: RootAnswer) -> Option<Answer> {
     }
 }
 
-/// A tree that is being built lacks entries: where it agrees, entries may differ.
+/// False for a tree that is being built: it lacks entries, and may agree where entries differ.
 fn is_usable(is_building: bool) -> bool {
     !is_building || is_planted!(TreeTrustedWhileBuilt)
 }
 
-/// At most `max` of the differences found, ascending, another part in each turn.
+/// At most `max` of the differences found, ascending; each turn takes another part.
 fn part_of(mut found: Vec<u32>, max: usize, turn: usize) -> Vec<u32> {
     let max = max.max(1);
     if found.len() <= max {

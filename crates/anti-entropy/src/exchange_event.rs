@@ -23,7 +23,7 @@ pub enum RootAnswer {
         /// The tree is being built: it lacks entries that are stored.
         is_building: bool,
     },
-    /// It failed to answer.
+    /// The replica failed to answer.
     Failed,
 }
 
@@ -32,12 +32,12 @@ pub enum RootAnswer {
 pub enum BranchesAnswer {
     /// The leaves of each branch.
     Branches {
-        /// In the order in which they were asked for.
+        /// The leaves, in the order of the requested branches.
         branches: Vec<Vec<u32>>,
-        /// The tree is being built by now.
+        /// The tree is being built meanwhile.
         is_building: bool,
     },
-    /// It failed to answer, or its tree has become smaller than the requested size.
+    /// The replica failed to answer, or its tree has become smaller than the requested size.
     Failed,
 }
 
@@ -48,16 +48,17 @@ pub enum KeysAnswer {
     Keys {
         /// The entries, tombstones among them. Expired ones may be left out.
         seen: Vec<EntrySummary>,
-        /// There are more behind the last one.
+        /// True when more entries follow the last one.
         is_cut: bool,
-        /// The time by the replica's clock, in microseconds since the Unix epoch: it judges expiry by it.
+        /// The time on the replica's clock, which decides expiry, in microseconds since the Unix
+        /// epoch.
         now: u64,
     },
-    /// It failed to answer.
+    /// The replica failed to answer.
     Failed,
 }
 
-/// An input to an exchange. Each question has one answer; a late one counts as failed.
+/// An input to an exchange. Each question has one answer; a late answer counts as failed.
 #[derive(Clone, Debug)]
 pub enum ExchangeEvent {
     /// A replica answered [`ExchangeEffect::AskRoot`].
@@ -87,10 +88,10 @@ pub enum ExchangeEvent {
     Repaired {
         /// The key.
         key: StorageKey,
-        /// Every replica has the same of it now.
+        /// True when every replica has the same version now.
         is_mended: bool,
     },
-    /// The exchange is to end at once.
+    /// The exchange must end at once.
     Stop,
 }
 
@@ -115,13 +116,13 @@ pub enum ExchangeEffect {
     AskKeys {
         /// Its place in the preference list.
         replica: usize,
-        /// The size of the tree whose leaves are meant.
+        /// The size of the tree that numbers the leaves.
         size: TreeSize,
         /// The leaves, ascending.
         leaves: Arc<[u32]>,
         /// Only entries of this range.
         hint: Option<RangeHint>,
-        /// Only entries behind this key.
+        /// Only entries after this key.
         after: Option<StorageKey>,
         /// The largest number of entries.
         keys_max: usize,
@@ -133,16 +134,16 @@ pub enum ExchangeEffect {
         /// The key.
         key: StorageKey,
     },
-    /// Have a replica count leaves of its tree again from its store: trees differ there, and keys and
-    /// versions do not. The exchange does not wait for its end.
+    /// Ask a replica to count leaves of its tree again from its store: trees differ there, but keys
+    /// and versions do not. The exchange does not wait for the end.
     Recount {
         /// Its place in the preference list.
         replica: usize,
-        /// The size of the tree whose leaves are meant.
+        /// The size of the tree that numbers the leaves.
         size: TreeSize,
         /// The leaves, ascending.
         leaves: Arc<[u32]>,
     },
-    /// The exchange is over; nothing more will happen.
+    /// The exchange is over, and has no further effects.
     End(Outcome),
 }

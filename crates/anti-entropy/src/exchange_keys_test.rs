@@ -1,5 +1,5 @@
-//! The last steps of an exchange, answered by hand: the effects of lists that are cut, failed repairs
-//! and parts of leaves on the next ones.
+//! The last steps of an exchange, answered by hand: the effects of cut lists, failed repairs and
+//! parts of leaves on the next exchange.
 
 use kvorum_encoding::StorageKey;
 use kvorum_tictac::{HASH_VERSION, LEAVES_A_BRANCH, TreeSize};
@@ -140,7 +140,7 @@ fn an_exchange_with_a_repair_that_failed_is_not_complete() {
     }
 }
 
-/// Keys behind the end of a list that was cut may be there all the same.
+/// The replica may have keys after the end of its cut list.
 #[test]
 fn keys_behind_the_end_of_a_cut_list_are_no_differences() {
     let mut exchange = AtKeys::new(request());
@@ -152,7 +152,7 @@ fn keys_behind_the_end_of_a_cut_list_are_no_differences() {
     assert_eq!(outcome.resume_after, Some(key(6)));
 }
 
-/// The next exchange goes on behind the key up to which both looks have seen everything.
+/// The next exchange continues after the last key that both comparisons have covered.
 #[test]
 fn what_was_cut_at_two_keys_is_resumed_behind_the_smaller_one() {
     for (first, second) in [(9, 6), (6, 9)] {
@@ -170,7 +170,8 @@ fn what_was_cut_at_two_keys_is_resumed_behind_the_smaller_one() {
     }
 }
 
-/// Keys before it were not listed: equal entries of the others do not make the leaf right.
+/// Keys before that key were not listed, so equal entries after it do not justify a recount of the
+/// leaf.
 #[test]
 fn leaves_are_not_put_right_by_an_exchange_that_goes_on_behind_a_key() {
     for (after, ended_by) in [

@@ -1,4 +1,5 @@
-//! Exchanges against a model: exactly the keys are repaired that replicas differ in, and bounds only delay.
+//! Exchanges against a model: exactly the keys that differ are repaired, and bounds only delay
+//! repairs.
 
 use std::collections::BTreeSet;
 
@@ -11,8 +12,8 @@ use crate::exchange_event::ExchangeEffect;
 use crate::outcome::{EndedBy, Outcome};
 use crate::test_world::{Draw, Entry, World, key};
 
-/// A put at one replica: the replica, the key, its order, and true if its bytes are other ones than
-/// those that the same order has elsewhere.
+/// A put at one replica: the replica, the key, its order, and true if its bytes differ from the
+/// bytes of the same order elsewhere.
 type Put = (usize, u64, u64, bool);
 
 fn puts() -> impl Strategy<Value = Vec<Put>> {
@@ -50,7 +51,7 @@ fn world_of(replicas: usize, sizes: &[TreeSize], everywhere: u64, puts: &[Put]) 
     world
 }
 
-/// The keys of which replicas have different entries, or of which some lack the entry.
+/// The keys whose entries differ between replicas, or are missing on some.
 fn differing(world: &World) -> BTreeSet<StorageKey> {
     let all = world.replicas.iter().flat_map(|it| it.entries.keys());
     let differs = |key: &&StorageKey| {

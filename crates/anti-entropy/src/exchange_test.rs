@@ -1,4 +1,4 @@
-//! Exchanges, one property at a time; each defect that can be planted is found here.
+//! Exchanges, one property at a time; each planted defect is found here.
 
 use kvorum_planted_defects::{PlantedDefect, plant};
 use kvorum_tictac::TreeSize;
@@ -146,7 +146,7 @@ fn a_tree_that_is_wrong_everywhere_is_put_right_in_turns() {
     }
 }
 
-/// A key that is written without end does not keep other leaves from being put right.
+/// A key that is written all the time does not prevent the correction of other leaves.
 #[test]
 fn a_wrong_leaf_is_put_right_beside_one_that_is_written() {
     let mut world = world(300);
@@ -167,7 +167,7 @@ fn a_wrong_leaf_is_put_right_beside_one_that_is_written() {
     assert!(!outcome.is_complete);
 }
 
-/// Keys whose segments collide fill a leaf with more than may be listed.
+/// Keys with colliding segments fill a leaf with more keys than may be listed.
 #[test]
 fn a_leaf_with_more_keys_than_may_be_listed_is_mended_piece_by_piece() {
     let mut world = world(0);
@@ -294,7 +294,7 @@ fn answers_out_of_place_are_ignored() {
     assert_eq!(outcome.keys_repaired, 1);
 }
 
-/// A tree that is emptied, to be built again, agrees with replicas that lack its entries.
+/// A tree that is emptied before a rebuild agrees with replicas that lack its entries.
 #[test]
 fn a_tree_that_is_being_built_by_the_second_step_is_left_out() {
     let mut world = world(300);
@@ -321,9 +321,9 @@ fn one_replica_alone_has_nobody_to_compare_with() {
     assert_eq!(run(&mut world).ended_by, EndedBy::TooFewReplicas);
 }
 
-// The promises of which each has a defect.
+// Properties that each have a planted defect.
 
-/// A replica without a tree yet has all keys, and none is sent to it.
+/// A replica whose tree is not built yet has all keys, and receives none.
 fn keeps_out_a_tree_that_is_being_built() -> bool {
     let mut world = world(300);
     world.replicas[1].tree = kvorum_tictac::Tree::new(TreeSize::XxSmall);
@@ -332,8 +332,8 @@ fn keeps_out_a_tree_that_is_being_built() -> bool {
     outcome.keys_read == 0 && outcome.took_part == [true, false, true] && !outcome.is_complete
 }
 
-/// A bounded exchange finds some of the entries lost in one bucket, and gives a hint: it covers the
-/// entries lost since then, with the newest of them.
+/// A bounded exchange finds some of the entries lost in one bucket. Its hint covers all later
+/// losses, up to the newest.
 fn hints_lead_to_the_newest() -> bool {
     (0..4).all(one_hint_leads_to_the_newest)
 }
@@ -379,7 +379,7 @@ fn leaves_expired_entries_alone() -> bool {
     is_alone && first.ended_by == EndedBy::Recounted && rest.ended_by == EndedBy::Equal
 }
 
-/// By its own clock a replica has dropped an entry that the others still show.
+/// A replica has dropped an entry by its own clock, and the others still show it.
 #[test]
 fn what_has_expired_by_the_clock_of_one_replica_counts_as_absent_at_all() {
     let mut world = world(100);
@@ -399,7 +399,7 @@ fn what_has_expired_by_the_clock_of_one_replica_counts_as_absent_at_all() {
     assert!(world.replicas[1].entries.contains_key(&key(7777)));
 }
 
-/// Every write reaches every replica, a little late at one: nothing is to be repaired, ever.
+/// Every write reaches every replica, a little late at one: nothing is ever repaired.
 fn takes_no_write_under_way_for_a_difference() -> bool {
     (0..40).all(|seed| {
         let mut world = world(200);

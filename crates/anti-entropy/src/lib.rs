@@ -1,16 +1,16 @@
-//! Replicas that find and mend their differences.
+//! Finding and mending differences between replicas.
 //!
-//! Everything here is pure: events and times come in, effects and verdicts come out. No clock, socket,
-//! thread or random number is inside.
+//! Everything here is pure: events and times are inputs, effects and verdicts are outputs. Nothing
+//! uses clocks, sockets, threads or random numbers.
 //!
 //! - [`Exchange`] compares the replicas of one preference list: the roots of their trees, the branches
 //!   that differ, then keys and versions of the leaves that differ. The machine of read repair mends
 //!   its findings.
-//! - [`Schedule`] decides the next exchange, and keeps the times of each partition's last comparison
-//!   and of its last complete one.
+//! - [`Schedule`] decides the next exchange, and keeps the times of each preference list's last and
+//!   last complete exchange.
 //! - [`Pace`] bounds the repairs a second.
 //!
-//! Objects and stores are outside this crate: a version is a number that differs where clocks or bytes
+//! Objects and stores are outside this crate: a version is a number that differs if clocks or bytes
 //! differ.
 
 mod differences;

@@ -7,28 +7,28 @@ use crate::range_hint::RangeHint;
 /// The reason why an exchange ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndedBy {
-    /// The replicas have the same.
+    /// The replicas are equal.
     Equal,
-    /// All that differed was on its way when it was looked at first.
+    /// All differences were writes under way at the first comparison.
     InFlight,
-    /// The differences have been given to repair.
+    /// The differences were passed to repair.
     Repaired,
-    /// Trees differed, keys and versions did not: the trees are put right.
+    /// Trees differed, but no keys or versions: the trees are corrected.
     Recounted,
-    /// Nothing differed among the keys that were looked at, which are not all of their leaves.
+    /// Nothing differed among the listed keys, but these are not all keys of their leaves.
     NothingInRange,
     /// Fewer than two replicas could answer.
     TooFewReplicas,
-    /// A tree took another size meanwhile.
+    /// The size of a tree changed meanwhile.
     TreeChanged,
-    /// It was stopped.
+    /// The exchange was stopped.
     Stopped,
 }
 
-/// The furthest comparison that an exchange ended with.
+/// The furthest comparison that an exchange reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compared {
-    /// No comparison ended: replicas or trees were missing, or the exchange was stopped.
+    /// No comparison was completed: replicas or trees were missing, or the exchange was stopped.
     Nothing,
     /// The roots of trees.
     Roots,
@@ -43,7 +43,7 @@ pub enum Compared {
 pub struct Outcome {
     /// The reason why it ended.
     pub ended_by: EndedBy,
-    /// Everything that was stored on any replica when the exchange began is on all of them now.
+    /// Every entry that any replica had when the exchange began is on all replicas now.
     pub is_complete: bool,
     /// True for each place of the preference list that was compared to the end.
     pub took_part: Vec<bool>,
@@ -51,23 +51,24 @@ pub struct Outcome {
     pub questions: u32,
     /// Branches that differed twice.
     pub branches: u32,
-    /// Leaves that differed twice and were looked into.
+    /// Leaves that differed twice and whose keys were listed.
     pub leaves: u32,
     /// Leaves that differed without a differing key, and were corrected.
     pub leaves_recounted: u32,
-    /// Entries that replicas listed, over all of them.
+    /// Entries listed, over all replicas.
     pub keys_read: u64,
     /// Keys that differed and whose versions were changing.
     pub keys_in_flight: u32,
-    /// Keys given to repair.
+    /// Keys passed to repair.
     pub keys_repaired: u32,
     /// Repairs that did not reach every replica.
     pub repairs_failed: u32,
     /// Bounds left differences to the next exchange.
     pub is_cut: bool,
-    /// The leaves have more keys than may be listed: the next exchange may go on behind this one.
+    /// The last listed key, if the leaves have more keys than may be listed: the next exchange may
+    /// continue after it.
     pub resume_after: Option<StorageKey>,
-    /// The range that the next exchange may look at first.
+    /// The range that the next exchange may compare first.
     pub hint: Option<RangeHint>,
 }
 
@@ -91,7 +92,7 @@ impl Outcome {
         }
     }
 
-    /// The furthest comparison that it ended with.
+    /// The furthest comparison that the exchange reached.
     pub fn compared(&self) -> Compared {
         match self.ended_by {
             EndedBy::TooFewReplicas | EndedBy::TreeChanged | EndedBy::Stopped => Compared::Nothing,

@@ -2,20 +2,21 @@
 
 const SECOND_MICROS: u64 = 1_000_000;
 
-/// Lets this many through a second, and after a rest this many at once. All times are microseconds of one
-/// clock.
+/// Admits a number of repairs a second, and after a rest a number at once. All times are
+/// microseconds of one clock.
 #[derive(Clone, Debug)]
 pub struct Pace {
-    /// The time between two; zero for no bound.
+    /// The time between two repairs; zero for no bound.
     gap_micros: u64,
-    /// The largest lead of the last one over the time.
+    /// The largest lead of an admitted repair over its due time.
     slack_micros: u64,
-    /// The due time of the next one if no rest came before it.
+    /// The due time of the next repair, unless a rest comes before it.
     due: u64,
 }
 
 impl Pace {
-    /// Lets `per_second` through, and `at_once` after a rest. Zero a second means no bound.
+    /// Admits `per_second` repairs a second, and `at_once` after a rest. Zero a second means no
+    /// bound.
     pub fn new(per_second: u32, at_once: u32) -> Self {
         let gap_micros = SECOND_MICROS.checked_div(u64::from(per_second));
         let gap_micros = gap_micros.unwrap_or(0);
@@ -26,7 +27,7 @@ impl Pace {
         }
     }
 
-    /// Lets one through, or returns how long it has to wait.
+    /// Admits a repair, or returns the time that it has to wait.
     ///
     /// # Errors
     /// The time to wait, in microseconds.

@@ -1,14 +1,15 @@
-//! The range of the differences that were found, so that the next exchange need not read the rest.
+//! The range of the differences found, so that the next exchange need not read the rest.
 
 use kvorum_encoding::StorageKey;
 use kvorum_planted_defects::is_planted;
 
 use crate::entry_summary::EntrySummary;
 
-/// A range of entries: those of one bucket, if all that differed were, that changed at some time or later.
+/// A range of entries: those changed at some time or later, in one bucket if all differences are in
+/// one.
 ///
-/// A replica that missed writes for a while differs in the entries changed since then. The range is
-/// open towards the present: the newest missed entry has not been found yet.
+/// A replica that missed writes for a while differs in the entries changed since then. The range
+/// has no end: the newest missed entry may not be found yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RangeHint {
     /// The prefix that the storage keys of the bucket share; `None` for all buckets.
@@ -29,8 +30,7 @@ impl RangeHint {
         is_of_bucket && (self.modified_from..=self.modified_to).contains(&modified)
     }
 
-    /// The range of the differences: of each key that differs, all versions that were seen. `None`
-    /// without differences.
+    /// The range of all listed versions of the differing keys. `None` without differences.
     pub(crate) fn over<'a>(different: impl Iterator<Item = &'a EntrySummary>) -> Option<Self> {
         let mut hint: Option<Self> = None;
         for seen in different {

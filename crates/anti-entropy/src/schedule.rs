@@ -1,8 +1,8 @@
 //! The next exchange, and the results of earlier ones.
 //!
 //! Each target, the preference list of a partition at one n_val, is compared once in an interval.
-//! Targets that were never compared come first, then those with a hint from an exchange, then the one
-//! compared longest ago. All times are microseconds of one clock.
+//! Targets that were never compared come first, then targets with a hint from an exchange, then the
+//! target compared longest ago. All times are microseconds of one clock.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use kvorum_encoding::StorageKey;
 use crate::outcome::{EndedBy, Outcome};
 use crate::range_hint::RangeHint;
 
-/// The replicas that are compared with each other.
+/// A preference list whose replicas are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Target {
     /// The number of the partition.
@@ -25,23 +25,23 @@ pub struct Target {
 pub struct ScheduleSettings {
     /// Exchanges under way at once (Riak's `anti_entropy.concurrency_limit`).
     pub at_once: usize,
-    /// Each target begins an exchange so often.
+    /// The interval between exchanges of a target.
     pub interval_micros: u64,
-    /// Exchanges that follow each other at once while each finds differences (Riak's
+    /// The most exchanges that follow one another at once while each finds differences (Riak's
     /// `tictacaae_repairloops`).
     pub loops_max: u32,
 }
 
-/// An exchange that is to begin.
+/// An exchange that has to begin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Order {
     /// The target.
     pub target: Target,
     /// The range to compare; everything without one.
     pub hint: Option<RangeHint>,
-    /// The key behind which it goes on, if the exchange before was cut.
+    /// The key after which it continues, if the previous exchange was cut.
     pub after: Option<StorageKey>,
-    /// Counts the exchanges of the target, those that go on behind a cut apart.
+    /// Counts the exchanges of the target, except those that continue after a cut.
     pub turn: usize,
     /// Counts the orders of the node.
     pub number: u64,
@@ -62,11 +62,11 @@ pub struct TargetReport {
     pub is_under_way: bool,
     /// Exchanges that have ended.
     pub exchanges: u64,
-    /// Keys given to repair by the last exchange.
+    /// Keys passed to repair by the last exchange.
     pub repaired_last: u32,
-    /// The most that one exchange gave.
+    /// The most keys that one exchange passed to repair.
     pub repaired_max: u32,
-    /// All of them.
+    /// Keys passed to repair by all exchanges.
     pub repaired: u64,
 }
 
@@ -81,7 +81,7 @@ struct Record {
     complete: Option<(u64, u64)>,
     hint: Option<RangeHint>,
     after: Option<StorageKey>,
-    /// Exchanges in a row that found differences.
+    /// Consecutive exchanges that found differences.
     loops: u32,
     turn: usize,
     exchanges: u64,
@@ -101,7 +101,7 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// Nothing to compare yet.
+    /// A schedule without targets.
     pub fn new(settings: ScheduleSettings) -> Self {
         Self {
             settings,
@@ -112,13 +112,13 @@ impl Schedule {
         }
     }
 
-    /// Takes over changed settings.
+    /// Applies changed settings.
     pub fn set_settings(&mut self, settings: ScheduleSettings) {
         self.settings = settings;
     }
 
-    /// Takes over the targets of a ring's epoch. Records of targets that stay are kept. Returns the
-    /// targets that are gone while their exchange is under way: it is to be stopped.
+    /// Sets the targets of a ring's epoch. Records of targets that stay are kept. Returns removed
+    /// targets whose exchange is under way: the caller stops it.
     pub fn set_targets(
         &mut self,
         epoch: u64,
@@ -134,7 +134,8 @@ impl Schedule {
         gone.map(|(target, _)| target).collect()
     }
 
-    /// Begins no more exchanges. Returns those under way, which are to be stopped.
+    /// Begins no more exchanges. Returns the targets of exchanges under way, which the caller
+    /// stops.
     pub fn disable(&mut self) -> Vec<Target> {
         self.is_enabled = false;
         let under_way = self.records.iter();
@@ -147,7 +148,7 @@ impl Schedule {
         self.is_enabled = true;
     }
 
-    /// The exchange that is to begin now; it counts as under way until [`Schedule::ended`].
+    /// The exchange that has to begin now; it counts as under way until [`Schedule::ended`].
     pub fn next(&mut self, now: u64) -> Option<Order> {
         if !self.is_enabled || self.under_way() >= self.settings.at_once {
             return None;
@@ -188,8 +189,9 @@ impl Schedule {
             .min()
     }
 
-    /// An exchange has ended. One that began in another epoch counts as compared, not as complete.
-    /// One whose target went meanwhile counts for nothing, even if the target has come back.
+    /// Records the end of an exchange. An exchange that began in another epoch counts as compared,
+    /// not as complete. If its target was removed meanwhile, it does not count, even if the target
+    /// has come back.
     pub fn ended(&mut self, order: &Order, outcome: &Outcome, now: u64) {
         let record = self.records.get_mut(&order.target);
         let Some(record) = record.filter(|it| it.under_way == Some(order.number)) else {
@@ -250,7 +252,7 @@ impl Record {
         }
     }
 
-    /// The least goes first.
+    /// The record with the least rank comes first.
     fn rank(&self) -> (bool, bool, u64) {
         let began = self.began.map_or(0, |it| it.0);
         (self.began.is_some(), self.hint.is_none(), began)

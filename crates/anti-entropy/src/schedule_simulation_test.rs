@@ -1,6 +1,6 @@
-//! The schedule, exchanges and the pace of repairs at work on two and three replicas, while writes come
-//! early, late and never, replicas go down, and anti-entropy is disabled and enabled: a complete
-//! exchange is complete, a stopped one does nothing more, and replicas converge once writes and
+//! The schedule, exchanges and the pace of repairs on two and three replicas. Writes come early,
+//! late and never, replicas go down, and anti-entropy is disabled and enabled. A complete exchange
+//! is complete, a stopped one has no further effects, and replicas converge once writes and
 //! failures end.
 
 use std::collections::BTreeMap;
@@ -45,7 +45,7 @@ struct Tally {
 
 struct Node {
     worlds: BTreeMap<Target, World>,
-    /// Writes that have yet to come to a replica.
+    /// Writes that a replica has yet to receive.
     late: Vec<(Target, usize, u64, Entry)>,
     schedule: Schedule,
     is_enabled: bool,
@@ -103,7 +103,7 @@ impl Node {
         self.worlds.get_mut(&target).unwrap()
     }
 
-    /// A write that comes to each replica at once, later, or never; to one of them at once.
+    /// A write that reaches one replica at once, and each other replica at once, later, or never.
     fn write(&mut self, draw: &mut Draw) {
         let target = self.any_target(draw);
         let world = self.worlds.get_mut(&target).unwrap();
@@ -175,7 +175,7 @@ impl Node {
         }
     }
 
-    /// It had ended before it was stopped, so it asks for nothing more.
+    /// The exchange ended before it was stopped, so it has no further effects.
     fn stopped_at_end(&mut self, mut running: Running) {
         let mut effects = Vec::new();
         running.exchange.step(ExchangeEvent::Stop, &mut effects);
@@ -264,7 +264,7 @@ impl Node {
         }
     }
 
-    /// Everything comes home, and anti-entropy is let go on until nothing differs.
+    /// Delivers all late writes, and runs anti-entropy until nothing differs.
     fn settle(&mut self, draw: &mut Draw) {
         while !self.late.is_empty() {
             self.deliver(draw);
@@ -293,7 +293,7 @@ impl Node {
     }
 }
 
-/// The replica that lacks an entry from before a complete exchange.
+/// A replica that lacks an entry from before a complete exchange, if there is one.
 fn lacking(world: &World, at_start: &BTreeMap<StorageKey, Entry>) -> Option<String> {
     let lacks = |own: Option<&Entry>, entry: &Entry| own.is_none_or(|own| own < entry);
     world.replicas.iter().enumerate().find_map(|(at, replica)| {
@@ -303,7 +303,7 @@ fn lacking(world: &World, at_start: &BTreeMap<StorageKey, Entry>) -> Option<Stri
     })
 }
 
-/// The life of one node; the first violation in it, if there is one.
+/// Runs the life of one node; returns the first violation, if there is one.
 fn live(seed: u64) -> (Tally, Option<String>) {
     let mut draw = Draw(seed);
     let mut node = Node::new();
@@ -337,7 +337,7 @@ fn exchanges_among_writes_are_complete_when_they_say_so_and_converge() {
         all.stopped += tally.stopped;
         all.repairs += tally.repairs;
     }
-    // The run has come to everything that it is about.
+    // The runs have covered every case that they are about.
     let has_happened = all.exchanges > 1000 && all.complete > 300 && all.stopped > 20;
     assert!(has_happened && all.repairs > 1000, "{all:?}");
 }

@@ -1,4 +1,5 @@
-//! Order of the targets: never-compared ones, hints, the rest by age; bounds, stops and epochs.
+//! The order of targets: those never compared, those with hints, the rest by age; bounds, stops and
+//! epochs.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +19,7 @@ fn target(partition: u16) -> Target {
     Target { partition, n: 3 }
 }
 
-/// A schedule, and of each target the last order.
+/// A schedule, and the last order of each target.
 struct Kept {
     schedule: Schedule,
     orders: BTreeMap<Target, Order>,

@@ -12,7 +12,7 @@ use crate::test_world::{Draw, Entry, World, key};
 
 const KEYS: u64 = 400;
 
-/// One thing that goes wrong, or a write.
+/// One failure, or a write.
 fn disturb(world: &mut World, backups: &mut [BTreeMap<StorageKey, Entry>], draw: &mut Draw) {
     let at = draw.place(world.replicas.len());
     let size = world.size;
@@ -90,7 +90,7 @@ fn replicas_converge_without_reads() {
     );
 }
 
-/// The latest entry of each key on any replica: exchanges may lose no other.
+/// The latest entry of each key on any replica: exchanges must lose none of these.
 fn newest_of(world: &World) -> BTreeMap<StorageKey, Entry> {
     let mut newest: BTreeMap<StorageKey, Entry> = BTreeMap::new();
     for (key, entry) in world.replicas.iter().flat_map(|it| &it.entries) {

@@ -1,4 +1,4 @@
-//! Replicas as maps with trees, for tests: they answer the questions of exchanges, in any order.
+//! Replicas as maps with trees, for tests. They answer the questions of exchanges in any order.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::exchange_event::{
 };
 use crate::outcome::Outcome;
 
-/// Numbers that look random and follow from a seed.
+/// Pseudorandom numbers from a seed.
 pub(crate) struct Draw(pub(crate) u64);
 
 impl Draw {
@@ -85,7 +85,7 @@ impl Replica {
         self.tree.change(segment(key), old, Some(entry.hash(key)));
     }
 
-    /// As a replica does that is given an object: the later one stays.
+    /// Stores an object as a replica does: the later one stays.
     pub(crate) fn receive(&mut self, key: &StorageKey, entry: Entry) {
         if self.entries.get(key).is_none_or(|own| *own < entry) {
             self.put(key, entry);
@@ -103,7 +103,7 @@ impl Replica {
     }
 
     fn recount(&mut self, size: TreeSize, leaves: &[u32], now: u64) {
-        // Leaves of a smaller size than the tree's are several of the tree's.
+        // A leaf of a smaller size is several leaves of the tree.
         let mut fresh = Tree::new(self.tree.size());
         for (key, entry) in &self.entries {
             if entry.expiry.is_none_or(|it| it > now) {
@@ -164,7 +164,7 @@ impl World {
         }
     }
 
-    /// A new entry, later than all before.
+    /// A new entry, later than all earlier ones.
     pub(crate) fn fresh(&mut self) -> Entry {
         self.last_order += 1;
         Entry {
@@ -207,7 +207,7 @@ impl World {
         roots.all(|root| Some(root) == first)
     }
 
-    /// Runs an exchange to its end. `meanwhile` is called before each effect is carried out.
+    /// Runs an exchange to its end, and calls `meanwhile` before each effect.
     pub(crate) fn exchange(
         &mut self,
         request: ExchangeRequest,
@@ -305,7 +305,7 @@ impl World {
         })
     }
 
-    /// As read repair does: all that are up get the latest.
+    /// Repairs like read repair: all replicas that are up get the latest entry.
     fn repair(&mut self, key: &StorageKey) -> bool {
         let up = || self.replicas.iter().filter(|it| !it.is_down);
         let latest = up().filter_map(|it| it.entries.get(key)).max().copied();

@@ -1,18 +1,20 @@
-//! A test that writers are slowed smoothly and never stopped: a server is loaded with keys in order and
-//! then overwritten at random, once or several times over, as fast as it takes writes, beside a
+//! Tests that writers are slowed smoothly and never stopped. A server is loaded with keys in order
+//! and then overwritten at random, once or several times, as fast as it accepts writes, beside a
 //! witness. It uses the leveldb engine, unless a setting says otherwise.
 //!
-//! Everything is as in operation: the binary with its defaults, its value log, its arbiter and its
-//! budgets, driven over protocol buffers by the requested number of connections, each with one write
-//! under way. Load follows acceptance, so the rate is the highest that can be kept up.
+//! The server runs as in production: the binary with its defaults, its value log, its arbiter and
+//! its budgets. The requested number of connections drive it over protocol buffers, each with one
+//! write under way. Load follows acceptance, so the rate is the highest that the server can
+//! sustain.
 //!
-//! The witness appends 4 KiB to a file of its own on the same filesystem and syncs it, a hundred times
-//! a second: a write of 100 ms or more is the device's fault if the witness was held up in the same
-//! moment, and the engine's if not.
+//! The witness appends 4 KiB to a file of its own on the same filesystem and syncs it, a hundred
+//! times a second: a write of 100 ms or more is the device's fault if the witness was slow at the
+//! same moment, else the engine's.
 //!
 //! Run with `cargo run --release -p kvorum-bench --example stall_free -- SERVER DIRECTORY [KEYS]
-//! [VALUE_BYTES] [CONNECTIONS] [TURNOVERS] [SETTING=VALUE]...`, SERVER being the path of the `kvorum`
-//! binary. The directory is made, and removed at the end. Ends with 0 if all phases held the bounds.
+//! [VALUE_BYTES] [CONNECTIONS] [TURNOVERS] [SETTING=VALUE]...`, where SERVER is the path of the
+//! `kvorum` binary. The directory is created, and removed at the end. Exits with 0 if all phases
+//! kept the bounds.
 
 #![expect(
     clippy::cast_precision_loss,
@@ -36,14 +38,14 @@ use hdrhistogram::Histogram;
 use kvorum_bench::server_probe::file_bytes;
 use kvorum_client::{Client, ClientSettings};
 
-/// A write that takes longer has stalled.
+/// A write that takes longer counts as stalled.
 const STALL: Duration = Duration::from_millis(100);
-/// Percentage of seconds that have to reach half of the median rate.
+/// Percentage of seconds that must reach half of the median rate.
 const STEADY_PERCENT: f64 = 99.0;
 const READY_WITHIN: Duration = Duration::from_secs(120);
 const WITNESS_PERIOD: Duration = Duration::from_millis(10);
 const WITNESS_BYTES: usize = 4096;
-/// Longer writes count as this long.
+/// The longest duration that is recorded; longer writes count with it.
 const MICROS_MAX: u64 = 3_600_000_000;
 const PROGRESS_PERIOD: Duration = Duration::from_secs(10);
 
@@ -53,7 +55,7 @@ struct Arguments {
     keys: u64,
     value_bytes: usize,
     connections: usize,
-    /// Number of times that everything is overwritten.
+    /// Number of times that all keys are overwritten.
     turnovers: usize,
     settings: Vec<String>,
 }
@@ -188,7 +190,7 @@ impl Drop for Server {
     }
 }
 
-/// Something that took long: when it began, and how long it took.
+/// A slow call: its beginning and its duration.
 #[derive(Clone, Copy)]
 struct Slow {
     began: Instant,
@@ -201,7 +203,7 @@ impl Slow {
     }
 }
 
-/// Appends to a file of its own and notes when that took long.
+/// Appends to a file of its own and records slow appends.
 struct Witness {
     is_over: Arc<AtomicBool>,
     appends: Arc<parking_lot::Mutex<Vec<Slow>>>,
@@ -309,9 +311,9 @@ impl Writes {
         Ok(())
     }
 
-    /// Prints the measurements; true if the bounds were held.
+    /// Prints the measurements; true if the bounds were kept.
     fn report(&self, order: Order, witness: &Witness) -> bool {
-        // The last second is not a whole one.
+        // The last second is incomplete.
         let whole = &self.seconds[..self.seconds.len().saturating_sub(1)];
         let appends = witness.between(self.began, self.ended);
         println!("\n# {order:?}: second, writes, slowest append of the witness in ms");
@@ -419,7 +421,7 @@ struct Writer {
 impl Writer {
     async fn run(mut self, phase_began: Instant) -> anyhow::Result<Writes> {
         let mut seen = Writes::new(phase_began)?;
-        // Values are slices of noise, which no compression shrinks.
+        // Values are slices of random bytes, which cannot be compressed.
         let noise: Vec<u8> = (0..self.value_bytes + 4096)
             .map(|_| self.draw().to_le_bytes()[3])
             .collect();

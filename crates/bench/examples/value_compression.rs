@@ -1,8 +1,10 @@
-//! Cost and gain of compressing values in bitcask: CPU a put, a get and a head, and bytes on disk, over
-//! the values that published tests used and over documents as applications write them.
+//! Cost and gain of compressing values in bitcask: CPU time of a put, a get and a head, and bytes
+//! on disk. Measured with the values of published tests and with documents like those of
+//! applications.
 //!
-//! Run with `cargo run --release -p kvorum-bench --example value_compression [DIRECTORY] [MEGABYTES]`.
-//! Nothing is synced, so that the time is the processor's; the directory is removed at the end.
+//! Run with `cargo run --release -p kvorum-bench --example value_compression [DIRECTORY]
+//! [MEGABYTES]`. Nothing is synced, so that only the processor's time counts. The directory is
+//! removed at the end.
 
 #![expect(
     clippy::print_stdout,
@@ -71,7 +73,7 @@ fn published(generator: &str, bytes: usize) -> Vec<Bytes> {
     std::iter::from_fn(next).collect()
 }
 
-/// Orders in JSON: names that repeat, values that do not.
+/// Orders in JSON: names repeat, values do not.
 fn documents(bytes: usize) -> Vec<Bytes> {
     let document = |number: usize| {
         let lines: Vec<String> = (0..8)
@@ -142,7 +144,7 @@ fn key(number: usize) -> StorageKey {
     StorageKey::from_encoded(format!("\x00\x01bucket\x00\x01key {number:012}").into_bytes())
 }
 
-/// The processor's time of each of this many calls.
+/// CPU time of one call, as the mean of this many calls.
 fn cpu_micros(calls: usize, work: impl FnOnce()) -> f64 {
     let used = || ProcessUsage::of(std::process::id()).unwrap().cpu;
     let before = used();

@@ -1,8 +1,8 @@
 //! State that a thread of workers shares with the report: records, and the number of operations under
 //! way.
 //!
-//! Records are behind a lock that is free almost always. The two counters are read ten times a second
-//! to find stalls, and have no lock.
+//! Records are behind a lock that is almost always free. The two counters have no lock; the report
+//! reads them ten times a second to find stalls.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -21,14 +21,14 @@ pub struct Activity {
 /// Records of one interval, or of a whole run.
 #[derive(Debug, Clone)]
 pub struct Records {
-    /// One per operation of the configuration.
+    /// One record for each operation of the configuration.
     pub operations: Vec<Record>,
-    /// Lateness of operations of an open loop: a latency of each, from due to begun.
+    /// Lateness of operations of an open loop, each from its due time to its beginning.
     pub lateness: Record,
 }
 
 impl Records {
-    /// Empty records of this many operations. Fails only if a histogram's bounds are nonsense.
+    /// Empty records of this many operations. Fails only if a histogram's bounds are invalid.
     pub fn new(operations: usize) -> Result<Self, hdrhistogram::CreationError> {
         Ok(Self {
             operations: (0..operations)
@@ -46,7 +46,7 @@ impl Records {
         self.lateness.merge(&other.lateness);
     }
 
-    /// Forgets everything, and keeps the memory.
+    /// Clears everything, and keeps the memory.
     pub fn clear(&mut self) {
         for record in &mut self.operations {
             record.clear();
@@ -63,7 +63,7 @@ impl Records {
 }
 
 impl Activity {
-    /// For a thread that has not begun.
+    /// The state of a thread that has not begun.
     pub fn new(operations: usize) -> Result<Self, hdrhistogram::CreationError> {
         Ok(Self {
             records: Mutex::new(Records::new(operations)?),
@@ -72,17 +72,17 @@ impl Activity {
         })
     }
 
-    /// The records, for a moment.
+    /// Locks the records for a short access.
     pub fn records(&self) -> MutexGuard<'_, Records> {
         self.records.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An operation begins.
+    /// Records the beginning of an operation.
     pub fn begin(&self) {
         self.begun.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// An operation has ended, however it did.
+    /// Records the end of an operation, whatever its outcome.
     pub fn end(&self) {
         self.ended.fetch_add(1, Ordering::Relaxed);
     }
@@ -97,14 +97,14 @@ pub struct Stall {
     pub length: Duration,
 }
 
-/// Stalls that are kept; a server that stalls more often than this needs no list.
+/// The most stalls that are kept; a server with more stalls needs no list.
 const STALLS_MAX: usize = 10_000;
 
 /// Finds stalls, from looks at all threads every [`StallWatch::WINDOW`].
 #[derive(Debug, Default)]
 pub(crate) struct StallWatch {
     stalls: Vec<Stall>,
-    /// The look before: its time, the operations ended by then, and true if others were under way.
+    /// The last look: its time, the operations that had ended, and true if others were under way.
     before: Option<(Duration, u64, bool)>,
     /// The time since which operations have been under way and none has ended.
     stalled_since: Option<Duration>,
@@ -123,7 +123,7 @@ impl StallWatch {
             let counts = threads.iter().map(|it| count(it).load(Ordering::Relaxed));
             counts.sum()
         };
-        // In this order the second is never the smaller.
+        // Read in this order, the second is never smaller.
         let ended = sum(|thread| &thread.ended);
         let begun = sum(|thread| &thread.begun);
         self.note(elapsed, ended, begun > ended);

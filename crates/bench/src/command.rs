@@ -1,4 +1,4 @@
-//! The verbs of `kvorum bench`, each handed on to its module.
+//! The verbs of `kvorum bench`, each passed to its module.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -14,8 +14,8 @@ use crate::{execution, merge};
 /// nothing but errors came back.
 ///
 /// # Errors
-/// A configuration that cannot be used, a server that cannot be reached, results that cannot be
-/// written; each says what to change.
+/// A configuration that cannot be used, a server that cannot be reached, or results that cannot be
+/// written. Each error states what to change.
 pub fn main(arguments: &BenchArguments) -> anyhow::Result<ExitCode> {
     execute(arguments, &mut io::stdout())
 }
@@ -23,15 +23,15 @@ pub fn main(arguments: &BenchArguments) -> anyhow::Result<ExitCode> {
 /// Like [`main`], with the summary written to `out`.
 ///
 /// # Errors
-/// Those of [`main`].
+/// The errors of [`main`].
 pub fn execute(arguments: &BenchArguments, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     execute_command(&arguments.command, out)
 }
 
-/// Like [`execute`], for a program that offers commands of its own beside these.
+/// Like [`execute`], for a program that has commands of its own beside these.
 ///
 /// # Errors
-/// Those of [`main`].
+/// The errors of [`main`].
 pub fn execute_command(command: &BenchCommand, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     execute_command_with(command, &[], out)
 }
@@ -39,7 +39,7 @@ pub fn execute_command(command: &BenchCommand, out: &mut dyn Write) -> anyhow::R
 /// Like [`execute_command`], with engines that drivers may open in this process.
 ///
 /// # Errors
-/// Those of [`main`].
+/// The errors of [`main`].
 pub fn execute_command_with(
     command: &BenchCommand,
     engines: &[Engine],

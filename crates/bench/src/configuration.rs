@@ -1,8 +1,8 @@
 //! The merged configuration of a run: key-value pairs of one or more files and overrides.
 //!
-//! Like basho_bench, every pair is kept, read or not; unlike it, the run reports the keys that were not
-//! read. For this the configuration remembers each key that is read: a list of keys could fall behind
-//! the code.
+//! As in basho_bench, every pair is kept, read or not. Unlike basho_bench, a run reports the keys
+//! that were not read. For this the configuration records each key that is read, since a list of
+//! keys could fall behind the code.
 
 pub(crate) mod scale;
 
@@ -17,7 +17,7 @@ use kvorum_erlang_terms::{Position, SyntaxError, Term, parse_term, parse_terms};
 
 pub use scale::{scaled_count, scaled_keys};
 
-/// A configuration that cannot be used; each variant says what to change.
+/// A configuration that cannot be used; each variant states what to change.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigurationError {
     /// A file cannot be read.
@@ -44,7 +44,7 @@ pub enum ConfigurationError {
         /// The error in it.
         reason: String,
     },
-    /// A key has a value that it cannot have.
+    /// The value of a key is invalid.
     #[error("{origin}: {key} cannot be {got}: {reason}")]
     Value {
         /// The origin of the value.
@@ -65,7 +65,7 @@ pub enum Origin {
     File(PathBuf, Position),
     /// `--set` on the command line.
     CommandLine,
-    /// It is not set.
+    /// The key is not set.
     Default,
 }
 
@@ -117,7 +117,7 @@ impl std::fmt::Display for NotHonoured {
 pub struct Configuration {
     entries: BTreeMap<String, Entry>,
     read: RefCell<BTreeSet<&'static str>>,
-    /// Found while the files or the keys were read.
+    /// Parts without effect, found while files or keys were read.
     not_honoured: RefCell<Vec<NotHonoured>>,
 }
 
@@ -173,7 +173,7 @@ impl Configuration {
         Ok(())
     }
 
-    /// Keeps a pair; lists are taken apart. Everything else has no effect, as in basho_bench.
+    /// Keeps a pair, and every pair in a list. Anything else has no effect, as in basho_bench.
     fn add_term(&mut self, term: Term, origin: &Origin) {
         match term {
             Term::List(elements) => {
@@ -190,7 +190,7 @@ impl Configuration {
         }
     }
 
-    /// Keeps a pair. The later one of a file counts, and later files win on purpose.
+    /// Keeps a pair. The later pair counts, also one of a later file.
     fn add_pair(&mut self, key: String, value: Term, origin: &Origin) {
         let entry = Entry {
             value,
@@ -224,7 +224,7 @@ impl Configuration {
         self.note(origin, format!("{key}{gap}{part}"), reason.to_owned());
     }
 
-    /// The parts found to have no effect so far, besides keys that nothing has read.
+    /// The parts found to have no effect so far, without keys that were never read.
     pub fn not_honoured(&self) -> Vec<NotHonoured> {
         self.not_honoured.borrow().clone()
     }
@@ -292,7 +292,7 @@ impl Configuration {
         self.entries.iter().map(printed).collect()
     }
 
-    /// The keys that are set and were not read so far, with their origins.
+    /// The keys that are set and not read so far, with their origins.
     pub fn unread(&self) -> Vec<(&str, &Origin)> {
         let read = self.read.borrow();
         self.entries

@@ -34,12 +34,12 @@ use crate::verification::{Verification, Verifier};
 use kvorum_erlang_terms::Term;
 use pb_session::Found;
 
-/// The outcome of an operation, as far as accounting is concerned.
+/// The outcome of an operation, for its statistics.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
     /// Success: a latency sample and one unit.
     Done,
-    /// Success that found nothing: counted like `Done`, and as a miss.
+    /// Success that found nothing: counted like `Done`, and also as a miss.
     Missed,
     /// Success whose latency is the given time instead of the measured one.
     Timed(Duration),
@@ -47,7 +47,7 @@ pub enum Outcome {
     Silent,
     /// An error is counted under this reason; no latency.
     Failed(Term),
-    /// The worker's generators have no more keys: it ends, nothing is recorded.
+    /// The worker's generators have no more keys: the worker ends, and nothing is recorded.
     Exhausted,
 }
 
@@ -72,7 +72,7 @@ impl Outcome {
         matches!(self, Self::Done | Self::Missed | Self::Timed(_))
     }
 
-    /// Itself as long as the operation may go on after it.
+    /// `Ok` if the operation may continue after this outcome.
     fn go_on(self) -> Ended {
         if self.is_success() {
             Ok(self)
@@ -87,7 +87,7 @@ impl Outcome {
     }
 }
 
-/// Everything a worker draws, handed to its driver with each operation.
+/// Everything that a worker draws, passed to its driver with each operation.
 #[derive(Debug)]
 pub struct Draws {
     /// The worker's random stream.
@@ -96,7 +96,7 @@ pub struct Draws {
     pub keys: KeyGenerator,
     /// Its values.
     pub values: ValueGenerator,
-    /// Marks values and checks those that come back, if the run verifies.
+    /// Marks values and checks values that were read, if the run verifies.
     pub verifier: Option<Verifier>,
     /// Bytes of keys and values that the present operation writes.
     pub payload_bytes: u64,
@@ -125,7 +125,7 @@ impl Draws {
         value
     }
 
-    /// A value made elsewhere, marked if the run verifies. A write of it begins.
+    /// A value made elsewhere, marked if the run verifies. Records the beginning of its write.
     pub fn marked(&mut self, key: &[u8], value: Bytes) -> Bytes {
         self.payload_bytes += (key.len() + value.len()) as u64;
         match &mut self.verifier {
@@ -134,21 +134,21 @@ impl Draws {
         }
     }
 
-    /// The rest of this operation concerns another bucket than the driver's first.
+    /// The rest of this operation uses another bucket than the driver's first.
     pub fn use_bucket(&mut self, bucket: BucketNumber) {
         if let Some(verifier) = &mut self.verifier {
             verifier.use_bucket(bucket.0);
         }
     }
 
-    /// A removal of a key begins.
+    /// Records the beginning of a removal.
     pub fn removes(&mut self, key: &[u8]) {
         if let Some(verifier) = &mut self.verifier {
             verifier.remove(key);
         }
     }
 
-    /// A read of a key begins.
+    /// Records the beginning of a read.
     pub fn reads(&mut self, key: &[u8]) {
         if let Some(verifier) = &mut self.verifier {
             verifier.read(key);
@@ -180,7 +180,7 @@ impl Draws {
         }
     }
 
-    /// The outcome of a read that came back with this.
+    /// The outcome of a read with this answer.
     fn judge_found(&self, key: &[u8], found: Option<&Found>) -> Outcome {
         match found {
             Some(found) => self.judge(key, found.values()),
@@ -203,7 +203,7 @@ impl Draws {
         }
     }
 
-    /// The operation has ended.
+    /// Records the end of the operation.
     pub fn settle(&mut self, is_success: bool) {
         if let Some(verifier) = &mut self.verifier {
             verifier.settle(is_success);
@@ -213,7 +213,7 @@ impl Draws {
 
 /// One worker's driver.
 pub trait Driver: Send + 'static {
-    /// Connects; called once before the clock starts. The error is for the person.
+    /// Connects; called once before the clock starts. The error is a message for the user.
     fn connect(&mut self) -> impl Future<Output = Result<(), String>>;
 
     /// Performs the operation with this index in the configuration's list.
@@ -234,7 +234,8 @@ pub trait Plan {
     }
 }
 
-/// The operations as a driver's actions; the reason why one is none of them is a person's.
+/// The operations as a driver's actions. The error for an unknown operation is a message for the
+/// user.
 fn actions<Action>(
     configuration: &Configuration,
     operations: &[Operation],

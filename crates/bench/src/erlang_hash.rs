@@ -1,11 +1,11 @@
-//! Erlang's `phash2/1` of integers and atoms: the nhs driver derives keys from it.
+//! Erlang's `phash2/1` of integers and atoms, from which the nhs driver derives keys.
 
 use kvorum_erlang_terms::Term;
 
 /// Base of the constants that separate kinds of terms.
 const GOLDEN: u32 = 0x9e37_79b9;
 
-/// Integers within this many bits, sign excluded, take the short way.
+/// Integers of at most this many bits, without the sign, are hashed the short way.
 const SMALL_BITS: u32 = 27;
 
 /// `phash2` has 27 bits.
@@ -20,7 +20,7 @@ pub fn phash2_integer(value: i64) -> u32 {
 pub fn phash2_atom(name: &str) -> u32 {
     let mut hash: u32 = 0;
     for character in name.chars() {
-        // Atoms of Latin-1 hash one byte per character, others their UTF-8 bytes.
+        // Latin-1 atoms are hashed with one byte per character, other atoms as UTF-8.
         let mut buffer = [0_u8; 4];
         match u8::try_from(u32::from(character)) {
             Ok(byte) => hash = hash_byte(hash, byte),

@@ -92,7 +92,7 @@ struct Run<'run> {
 }
 
 impl Run<'_> {
-    /// Runs it with a driver; an embedded engine is its own server.
+    /// Runs the configuration with a driver; an embedded engine is its own server.
     fn with<P: Plan>(
         &self,
         plan: &P,
@@ -114,7 +114,7 @@ impl Run<'_> {
         record.started_unix_seconds = unix_seconds(totals.started);
         record.stalls = totals.stalls.iter().map(StallRecord::of).collect();
         record.fill(&labels, &totals.records, totals.elapsed);
-        // The keys that other processes write are known when their results are merged.
+        // The keys that other processes write are only known when results are merged.
         if part.count == 1 && !arguments.filled {
             record.hits = hits_of(&record, &written_before(&labels, &totals));
         }
@@ -126,7 +126,7 @@ impl Run<'_> {
         Ok(exit_code(&totals, settings))
     }
 
-    /// All that is known of a run before it begins.
+    /// The record of a run before it begins.
     fn record(&self, name: &str, options: &RunOptions, embedded: Option<&Embedded>) -> RunRecord {
         let (configuration, settings, arguments) =
             (self.configuration, self.settings, self.arguments);
@@ -321,7 +321,7 @@ fn draws(
         .collect()
 }
 
-/// `sequential_int_state_dir`; the empty string means no directory.
+/// The directory of `sequential_int_state_dir`; the empty string means none.
 fn state_directory(term: &kvorum_erlang_terms::Term) -> Result<Option<PathBuf>, String> {
     let path = term.as_text().map(PathBuf::from);
     let path = path.filter(|path| path.as_os_str().is_empty() || path.is_dir());
@@ -375,15 +375,15 @@ fn since_1970() -> Duration {
         .unwrap_or(Duration::ZERO)
 }
 
-/// A number that distinguishes the values of this run from those of earlier ones: the low 32 bits of
-/// the time in milliseconds, mixed with the process id.
+/// A number that distinguishes the values of this run from values of earlier runs: the low 32 bits
+/// of the time in milliseconds, mixed with the process id.
 fn run_number() -> u32 {
     let milliseconds = since_1970().as_millis() & u128::from(u32::MAX);
     let process = std::process::id().rotate_left(16);
     u32::try_from(milliseconds).unwrap_or(0) ^ process
 }
 
-/// A seed that no other run has; the run reports it, so that it can be repeated.
+/// A new seed from the time. The run reports it, so that it can be repeated.
 fn seed_of_now() -> io::Result<Seed> {
     let now = since_1970();
     let seconds = i64::try_from(now.as_secs()).unwrap_or(0);

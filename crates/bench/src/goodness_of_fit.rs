@@ -1,8 +1,8 @@
-//! Pearson's test that draws follow a law, cell by cell.
+//! Pearson's test whether draws follow a law, cell by cell.
 //!
-//! Seeds are fixed, so that a test passes always or never. The bound lies six standard deviations above
-//! the mean of the statistic under the right law: a wrong seed would have to be one in a hundred
-//! million to fail, and a law that differs by some percent in some cells fails at once.
+//! Seeds are fixed, so that a test passes always or never. The bound is six standard deviations
+//! above the mean of the statistic under the right law: about one seed in a hundred million would
+//! fail. A law that differs by some percent in some cells fails at once.
 
 /// Asserts that counts of draws fit the probabilities of their cells, which add up to 1.
 #[track_caller]
@@ -33,7 +33,7 @@ pub(crate) fn excess(counts: &[u64], probabilities: &[f64]) -> f64 {
     (statistic - freedom) / (2.0 * freedom).sqrt()
 }
 
-/// Counts of draws in cells, each of which begins where the one before ends; the last is endless.
+/// Counts of draws in cells. Each cell begins at the end of the previous one; the last has no end.
 pub(crate) fn counts_between(draws: &[f64], ends: &[f64]) -> Vec<u64> {
     let mut counts = vec![0; ends.len() + 1];
     for draw in draws {

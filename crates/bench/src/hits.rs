@@ -1,8 +1,8 @@
-//! The share of a run's gets that could find anything at all, beside the share that did.
+//! The share of a run's gets that could find anything, beside the share that did.
 //!
-//! The published comparisons were measured with misses counted as successes, which makes an empty store
-//! look fast. So every run reports both numbers: the share that its keys allow, computed from their
-//! law, and the share that was found.
+//! The published comparisons counted misses as successes, which makes an empty store look fast. So
+//! every run reports both numbers: the share that its keys allow, computed from their law, and the
+//! share that was found.
 
 use std::collections::BTreeMap;
 
@@ -16,15 +16,15 @@ use kvorum_erlang_terms::{Term, parse_term};
 /// The effect of an operation on keys.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
-    /// Asks for a key that the generator draws.
+    /// Reads a key that the generator draws.
     Get,
     /// Writes a key that the generator draws.
     Write,
-    /// Asks for a key that this worker has written before.
+    /// Reads a key that this worker has written before.
     GetOwn,
-    /// Writes a key that the same worker may ask for.
+    /// Writes a key that the same worker may read.
     WriteOwn,
-    /// Neither asks for single keys nor makes any that could be asked for.
+    /// Neither reads single keys nor writes keys that could be read.
     None,
 }
 
@@ -49,7 +49,7 @@ fn part_of(driver: &str, label: &str) -> Option<Part> {
     Some(part)
 }
 
-/// The same for a driver whose operations exist over both protocols.
+/// The effect of an operation of `nhs`, whose operations exist over both protocols.
 fn part_of_nhs(label: &str) -> Option<Part> {
     let name = label
         .strip_suffix("-http")
@@ -63,13 +63,13 @@ fn part_of_nhs(label: &str) -> Option<Part> {
             Some(Part::WriteOwn)
         }
         "postcodequery" | "dobquery" | "list-keys" => Some(Part::None),
-        // A removal, or a label that the file made up: no statement is better than a wrong one.
+        // A removal, or a label that the file defines: no figure is better than a wrong one.
         _ => None,
     }
 }
 
-/// The share of gets that a whole load could find; none where its operations or keys do not determine
-/// it. `written_before` counts the writes of the warm-up.
+/// The share of gets of a whole load that could find something; `None` if its operations or keys do
+/// not determine it. `written_before` counts the writes of the warm-up.
 pub fn hits_of(record: &RunRecord, written_before: &IndexMap<String, u64>) -> Option<Hits> {
     let mut sums = Sums::default();
     for (label, totals) in &record.totals {
@@ -131,7 +131,7 @@ impl Sums {
     }
 }
 
-/// The key generator as the run used it.
+/// The key generator with the run's scale.
 fn keys(configuration: &BTreeMap<String, String>, scale: f64) -> Option<Term> {
     let text = configuration.get("key_generator")?;
     Some(scaled_keys(&parse_term(text).ok()?, scale))

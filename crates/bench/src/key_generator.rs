@@ -1,8 +1,8 @@
-//! The keys that a worker touches: sources of numbers and bytes, and wrappers that shape them.
+//! The keys of a worker: sources of numbers and bytes, and wrappers that shape them.
 //!
-//! A generator is a small tree of values that is walked for every key. Erlang would find out at
-//! the first key that a wrapper got the wrong kind of input; here that is an error of the
-//! configuration, before any connection is made.
+//! A generator is a small tree of values that is walked for every key. In Erlang, a wrapper with
+//! the wrong kind of input fails at the first key; here it is an error of the configuration, before
+//! any connection is made.
 
 mod build;
 mod external_term;

@@ -1,13 +1,13 @@
 //! kvorum bench: basho_bench configurations, generators, drivers and results.
 //!
-//! A tool at the rim: it uses the wire protocol and nothing of the server behind it.
+//! The tool uses the wire protocol and no other part of the server.
 //!
 //! - [`configuration`]: files of Erlang terms merged; [`settings`]: the settings of all runs.
 //! - [`key_generator`], [`value_generator`]: the keys and the values of operations.
 //! - [`driver`]: the operations; [`worker`]: one closed loop of operations.
 //! - [`runner`]: a whole run; [`recorder`], [`server_probe`]: its measurements.
 //! - [`output`], [`run_record`]: the result directory; [`merge`]: several as one.
-//! - [`hits`]: the share of gets that could find anything at all.
+//! - [`hits`]: the share of gets that could find anything.
 
 mod activity;
 pub mod arguments;

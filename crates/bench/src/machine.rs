@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-/// A machine; parts that cannot be found out are empty or zero.
+/// A machine; unknown parts are empty or zero.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
     /// Name of the processor.
@@ -43,7 +43,7 @@ impl Machine {
     }
 }
 
-/// The processor's name: `model name` on x86; Arm has only the part and the implementer.
+/// The processor's name: `model name` on x86, or the part and the implementer on Arm.
 fn cpu_model(text: &str) -> String {
     let value = |name: &str| {
         let line = text.lines().find(|line| line.starts_with(name))?;
@@ -81,7 +81,7 @@ fn mount_of(directory: &Path, mounts: &str) -> (String, String) {
         else {
             continue;
         };
-        // Later mounts of the same place cover earlier ones.
+        // Later mounts of the same place hide earlier ones.
         if directory.starts_with(point) && point.len() >= found.0 {
             found = (point.len(), kind.to_owned(), device.to_owned());
         }

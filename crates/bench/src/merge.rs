@@ -1,7 +1,7 @@
 //! `kvorum bench merge`: the results of several processes as those of one.
 //!
-//! Histograms are added interval by interval, so that every percentile of the merged result is
-//! that of all samples together, and not a mean of percentiles.
+//! Histograms are added interval by interval, so that every percentile of the merged result is a
+//! percentile of all samples, not a mean of percentiles.
 
 mod recorded;
 
@@ -24,7 +24,7 @@ use crate::server_probe;
 pub use recorded::MergeError;
 use recorded::RecordedRun;
 
-/// The intervals of several runs that fall together.
+/// The merged intervals of several runs at one time.
 struct Merged {
     elapsed: Duration,
     window: Duration,
@@ -33,12 +33,12 @@ struct Merged {
 
 /// Merges result directories into a new one; returns its run.
 ///
-/// Runs that began at different times are laid side by side by the clocks of their machines, in
-/// whole intervals. Server figures are those of the first directory that has any: every process
-/// may have sampled the same server.
+/// Runs that began at different times are aligned by the clocks of their machines, in whole
+/// intervals. Server figures come from the first directory that has any: every process may have
+/// sampled the same server.
 ///
 /// # Errors
-/// A directory that cannot be read, directories with different intervals, or an existing target.
+/// If a directory cannot be read, intervals differ, or the target exists.
 pub fn merge(directories: &[PathBuf], out: &Path) -> Result<RunRecord, MergeError> {
     let runs = directories
         .iter()
@@ -147,7 +147,7 @@ fn ordered(interval: &Merged, labels: &[String]) -> Result<Records, MergeError> 
     })
 }
 
-/// The server's rows of the first run that has any, counted from the earliest start.
+/// Writes the server's rows of the first run that has any, with times from the earliest start.
 fn write_server(runs: &[RecordedRun], started: f64, out: &Path) -> std::io::Result<()> {
     let mut file = File::create(out.join("server.csv"))?;
     writeln!(file, "{}", server_probe::HEADER)?;
@@ -175,7 +175,7 @@ fn merged_record(
     out: &Path,
 ) -> RunRecord {
     let records = || runs.iter().map(|run| &run.record);
-    // There is a first run, or nothing would have been merged.
+    // There is at least one run.
     let mut merged = runs[0].record.clone();
     let name = out.file_name().unwrap_or(out.as_os_str());
     merged.name = name.to_string_lossy().into_owned();
@@ -199,7 +199,7 @@ fn merged_record(
     merged
 }
 
-/// Times in which all runs stalled together: the others' operations ended meanwhile in the rest.
+/// Times in which all runs stalled together.
 fn common_stalls<'run>(
     records: impl Iterator<Item = &'run RunRecord>,
     started: f64,

@@ -20,10 +20,10 @@ pub(crate) use interval_log::{COUNTS, COUNTS_HEADER, HISTOGRAMS, LATENESS};
 pub(crate) use summary_table::per_second;
 pub use summary_table::{Totals, write_summary};
 
-/// With fewer samples than this, basho_bench writes a row without data.
+/// The least number of samples for which basho_bench writes a row with data.
 const SAMPLES_MIN: u64 = 5;
-/// Its usual interval. Shorter ones have to be configured, and every sample of them counts: slow operations
-/// of a short run would have no row at all.
+/// The usual interval. In shorter intervals, every sample counts: otherwise slow operations of a
+/// short run would have no row at all.
 const USUAL_WINDOW: Duration = Duration::from_secs(10);
 
 const LATENCY_HEADER: &str =
@@ -45,8 +45,8 @@ pub struct ResultFiles {
 }
 
 impl ResultFiles {
-    /// Makes the run directory `results/name`, copies the configuration into it, and lets
-    /// `results/current` point to it. One label per operation, see [`file_labels`].
+    /// Creates the run directory `results/name`, copies the configuration into it, and links
+    /// `results/current` to it. `labels` has one label for each operation, see [`file_labels`].
     pub fn create(
         results: &Path,
         name: &str,
@@ -64,7 +64,7 @@ impl ResultFiles {
         Self::in_directory(directory, labels)
     }
 
-    /// The files of a run in a directory that exists.
+    /// The files of a run in an existing directory.
     pub fn in_directory(directory: PathBuf, labels: &[String]) -> io::Result<Self> {
         let create = |file_name: &str, header: &str| {
             let mut file = File::create(directory.join(file_name))?;
@@ -93,7 +93,7 @@ impl ResultFiles {
         &self.directory
     }
 
-    /// Begins: the first row of the volume, and the time in the histogram log.
+    /// Writes the first row of the volume, and the time in the histogram log.
     pub fn begin(&mut self, started: SystemTime) -> io::Result<()> {
         writeln!(self.volume, "0.0, 0, 0")?;
         self.histograms.begin(started)
@@ -122,7 +122,7 @@ impl ResultFiles {
         self.histograms.write(elapsed, window, records)
     }
 
-    /// Writes how often each operation failed for each reason.
+    /// Writes the number of failures of each operation for each reason.
     pub fn write_errors(&self, operations: &[Operation], totals: &[Record]) -> io::Result<()> {
         let mut rows = BTreeMap::new();
         for (operation, record) in operations.iter().zip(totals) {
@@ -146,7 +146,7 @@ impl ResultFiles {
     }
 }
 
-/// Replaces the link `current`; one that is not a link is left alone and is an error.
+/// Replaces the link `current`; anything else with that name stays and is an error.
 fn point_current_at(results: &Path, name: &str) -> io::Result<()> {
     let link = results.join("current");
     match std::fs::symlink_metadata(&link) {
@@ -185,7 +185,7 @@ fn latency_columns(record: &Record, window: Duration) -> String {
     format!("{units}, {min}, {mean:.1}, {median}, {p95}, {p99}, {p999}, {max}, {errors}")
 }
 
-/// The label of each operation in file names; one that is there already gets a number.
+/// The label of each operation in file names; a repeated label gets a number.
 pub fn file_labels(operations: &[Operation]) -> Vec<String> {
     let mut labels: Vec<String> = Vec::new();
     for operation in operations {
@@ -199,7 +199,7 @@ pub fn file_labels(operations: &[Operation]) -> Vec<String> {
     labels
 }
 
-/// A label as part of a file name: letters and digits stay, all else becomes a dash.
+/// A label as part of a file name: letters and digits are kept, all other characters become dashes.
 pub fn file_label(label: &Term) -> String {
     if let Term::Tuple(parts) = label {
         let parts: Vec<String> = parts.iter().map(file_label).collect();

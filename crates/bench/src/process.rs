@@ -13,9 +13,9 @@ pub struct ProcessUsage {
     pub cpu: Duration,
     /// Resident memory in bytes.
     pub resident_bytes: Option<u64>,
-    /// Bytes that went or will go to a disk; absent when they may not be seen.
+    /// Bytes that went or will go to a disk; `None` without the permission to read the count.
     pub written_bytes: Option<u64>,
-    /// Bytes that came from a disk; absent when they may not be seen.
+    /// Bytes that came from a disk; `None` without the permission to read the count.
     pub read_bytes: Option<u64>,
 }
 
@@ -32,7 +32,7 @@ impl ProcessUsage {
         })
     }
 
-    /// Use since an earlier look; memory is that of this one.
+    /// Usage since an earlier look; the memory is the present one.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         let minus = |late: Option<u64>, early: Option<u64>| Some(late?.saturating_sub(early?));
@@ -45,7 +45,7 @@ impl ProcessUsage {
     }
 }
 
-/// Fields 14 and 15, counted after the name, which may itself hold blanks and parentheses.
+/// Fields 14 and 15, counted from the end of the name, which may contain spaces and parentheses.
 fn cpu(stat: &str) -> Option<Duration> {
     let (_, after_name) = stat.rsplit_once(')')?;
     let mut fields = after_name.split_ascii_whitespace().skip(11);

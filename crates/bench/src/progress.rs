@@ -1,4 +1,4 @@
-//! The progress of a run on the screen: one line that renews itself, or a line per interval where
+//! The progress of a run on the screen: one line that is updated, or a line for each interval if
 //! standard error is not a terminal.
 
 use std::io::{self, IsTerminal as _, Write as _};
@@ -12,7 +12,7 @@ pub(crate) struct Progress {
     /// Length of the run; `None` runs until it is stopped.
     duration: Option<Duration>,
     is_terminal: bool,
-    /// Operations at the time of the line before.
+    /// Operations at the time of the last line.
     before: (Duration, u64),
     /// True once the warm-up was announced.
     has_warmed_up: bool,
@@ -34,7 +34,7 @@ impl Progress {
         self.is_terminal
     }
 
-    /// Says for how long the run will not be measured yet.
+    /// Shows the remaining time of the warm-up.
     pub(crate) fn warming_up(&mut self, left: Duration) {
         if self.is_terminal {
             let _ = write!(io::stderr(), "\rwarming up, {} left\x1b[K", clock(left));
@@ -44,18 +44,18 @@ impl Progress {
         self.has_warmed_up = true;
     }
 
-    /// Renews the line on a terminal.
+    /// Updates the line on a terminal.
     pub(crate) fn tick(&mut self, elapsed: Duration, operations: u64, errors: u64) {
         if self.is_terminal {
             let bar = self.bar(elapsed);
             let line = self.line(elapsed, operations, errors);
             let line = format!("{bar}{line}");
-            // Progress that cannot be shown is no reason to stop.
+            // The run does not stop because progress cannot be shown.
             let _ = write!(io::stderr(), "\r{line}\x1b[K");
         }
     }
 
-    /// Writes a line per interval where there is no terminal.
+    /// Writes a line for each interval if there is no terminal.
     pub(crate) fn interval(&mut self, elapsed: Duration, operations: u64, errors: u64) {
         if !self.is_terminal {
             let line = self.line(elapsed, operations, errors);
@@ -63,7 +63,7 @@ impl Progress {
         }
     }
 
-    /// Leaves the line behind.
+    /// Ends the line, so that it stays on the screen.
     pub(crate) fn end(&self) {
         if self.is_terminal {
             let _ = writeln!(io::stderr());

@@ -1,8 +1,8 @@
-//! The random stream of one worker: everything a worker draws comes from here.
+//! The random stream of one worker, for everything that the worker draws.
 //!
-//! Seeded like basho_bench: worker i starts from `{A+i, B+i, C+i}`, so that a run repeats its
-//! operations, keys and sizes. The generator itself is ChaCha8 and not Erlang's, so the draws
-//! repeat between runs of this tool, not between the two tools.
+//! Seeds are those of basho_bench: worker i starts from `{A+i, B+i, C+i}`, so that a run repeats
+//! its operations, keys and sizes. The generator is ChaCha8 and not Erlang's, so draws are the same
+//! in all runs of this tool, but not in basho_bench.
 
 use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
@@ -25,7 +25,7 @@ pub struct WorkerRandom {
 }
 
 impl WorkerRandom {
-    /// A stream that depends on the seed alone.
+    /// A stream that depends only on the seed.
     pub fn new(seed: Seed) -> Self {
         let mut bytes = [0_u8; 32];
         for (slot, part) in bytes.chunks_exact_mut(8).zip(seed.0) {
@@ -58,7 +58,7 @@ impl WorkerRandom {
         -(1.0 - self.unit()).ln() * mean
     }
 
-    /// Poisson distributed with the given mean: how many waits of mean 1 fit into it.
+    /// Poisson distributed with the given mean: the number of waits of mean 1 that fit into it.
     pub fn poisson(&mut self, mean: f64) -> u64 {
         let mut left = mean;
         let mut count = 0;

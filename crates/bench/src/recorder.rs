@@ -1,8 +1,8 @@
 //! Counts and latencies of operations, written by a thread of workers and read by the report.
 //!
-//! Latencies go into histograms with three significant digits and not into the list of every
-//! sample that basho_bench keeps: its memory grows with throughput. Below 2048 microseconds a
-//! histogram of three digits is exact.
+//! Latencies are kept in histograms with three significant digits. basho_bench keeps a list of all
+//! samples, whose memory grows with throughput. Below 2048 microseconds a histogram of three digits
+//! is exact.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use hdrhistogram::Histogram;
 
 use crate::driver::Outcome;
 
-/// Longest latency of the histogram; longer ones count as this. Maxima are exact.
+/// The longest latency of the histogram; longer ones count as this. Maxima are exact.
 const LATENCY_MICROSECONDS_MAX: u64 = 3_600_000_000;
 
-/// Distinct reasons of errors that are kept per operation; the rest count as `other`.
+/// Distinct reasons of errors kept for each operation; the rest count as `other`.
 const REASONS_MAX: usize = 200;
 
 /// Outcomes and latencies of the operations of one kind.
@@ -27,7 +27,7 @@ pub struct Record {
     extremes: Option<(u64, u64)>,
     /// Successful operations.
     pub units: u64,
-    /// Those of them that found nothing.
+    /// Successful operations that found nothing.
     pub misses: u64,
     /// Failed operations.
     pub errors: u64,
@@ -61,7 +61,7 @@ pub struct Latencies {
 }
 
 impl Record {
-    /// A record of nothing. Fails only if the histogram's bounds are nonsense.
+    /// An empty record. Fails only if the histogram's bounds are invalid.
     pub fn new() -> Result<Self, hdrhistogram::CreationError> {
         Ok(Self {
             histogram: Histogram::new_with_bounds(1, LATENCY_MICROSECONDS_MAX, 3)?,
@@ -75,7 +75,7 @@ impl Record {
         })
     }
 
-    /// Accounts for one operation that took the given time.
+    /// Adds one operation that took the given time.
     pub fn add(&mut self, outcome: &Outcome, elapsed: Duration) {
         match outcome {
             Outcome::Done => self.add_success(elapsed),
@@ -109,7 +109,7 @@ impl Record {
 
     /// Adds the counts of another record.
     pub fn merge(&mut self, other: &Self) {
-        // Both have the same bounds, so that adding cannot fail.
+        // Both have the same bounds, so adding cannot fail.
         let _ = self.histogram.add(&other.histogram);
         self.sum_nanoseconds += other.sum_nanoseconds;
         self.widen(other.extremes);
@@ -153,7 +153,7 @@ impl Record {
         };
     }
 
-    /// Forgets everything, and keeps the memory.
+    /// Clears everything, and keeps the memory.
     pub fn clear(&mut self) {
         self.histogram.reset();
         self.sum_nanoseconds = 0;
@@ -188,7 +188,7 @@ impl Record {
         }
     }
 
-    /// The sample at position round(p * n) of the sorted samples, as basho_bench has it.
+    /// The sample at position round(p * n) of the sorted samples, as in basho_bench.
     #[expect(
         clippy::cast_precision_loss,
         reason = "a position needs no more than a float"
@@ -197,7 +197,7 @@ impl Record {
         let samples = self.histogram.len();
         let place = u128::from(samples) * u128::from(ten_thousandths);
         let position = ((place + 5_000) / 10_000).max(1);
-        // Half a position below, so that rounding up gives exactly this position.
+        // Half a position lower, so that rounding up gives exactly this position.
         self.histogram
             .value_at_quantile((position as f64 - 0.5) / samples.max(1) as f64)
     }

@@ -1,4 +1,4 @@
-//! `run.json`: the run, its machine and its results; everything that the CSV files do not have.
+//! `run.json`: the run, its machine and its results; everything that is not in the CSV files.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -27,7 +27,7 @@ pub struct RunRecord {
     pub format: u32,
     /// Name of the result directory.
     pub name: String,
-    /// Paths of the configuration files as given, separated by a comma and a blank.
+    /// Paths of the configuration files as given, separated by a comma and a space.
     pub configuration_file: String,
     /// Every key that is set, and its value as an Erlang term.
     pub configuration: BTreeMap<String, String>,
@@ -37,9 +37,10 @@ pub struct RunRecord {
     pub duration_seconds: f64,
     /// The length of the warm-up, in which operations run and are not measured.
     pub warm_up_seconds: f64,
-    /// The mode: operations wait for each other, or are due at a rate.
+    /// The mode: operations wait for one another, or are due at a rate.
     pub mode: LoopMode,
-    /// The target in operations per second, of all workers together; none for as many as possible.
+    /// The target in operations per second, of all workers together; `None` for the highest
+    /// possible rate.
     pub rate: Option<f64>,
     /// Workers of all processes.
     pub workers: u32,
@@ -47,11 +48,11 @@ pub struct RunRecord {
     pub scale: f64,
     /// The driver's name, without `basho_bench_driver_`.
     pub driver: String,
-    /// The engine behind it, where it is known.
+    /// The engine behind it, if known.
     pub backend: Option<String>,
-    /// The promise of an acknowledged write, where it is known.
+    /// The promise of an acknowledged write, if known.
     pub durability: Option<String>,
-    /// The server, where it is known.
+    /// The server, if known.
     pub server: Option<ServerDescription>,
     /// The machine of the load generator.
     pub machine: Machine,
@@ -66,34 +67,34 @@ pub struct RunRecord {
     /// True if values were marked and checked.
     #[serde(default)]
     pub verified: bool,
-    /// True if the store held keys before.
+    /// True if the store had keys before the run.
     #[serde(default)]
     pub was_filled: bool,
-    /// The share of gets that could find anything, where it is known.
+    /// The share of gets that could find anything, if known.
     pub hits: Option<Hits>,
-    /// Delays of operations of an open loop, from the time when they are due to their beginning.
+    /// Delays of operations of an open loop, from their due time to their beginning.
     pub lateness: Option<OperationTotals>,
     /// Seconds between interval rows of the CSV files.
     pub report_interval_seconds: f64,
 }
 
-/// The mode of a loop: operations wait for each other, or are due at a rate.
+/// The mode of a loop: operations wait for one another, or are due at a rate.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LoopMode {
     /// A worker begins an operation when its last one has ended.
     #[default]
     Closed,
-    /// Operations are due at fixed times; latencies count from then.
+    /// Operations are due at fixed times; latencies count from the due times.
     Open,
 }
 
 /// Gets of a run and their possible hits.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Hits {
-    /// Number of distinct keys that can be drawn; none if it has no bound or keys are not drawn.
+    /// Number of distinct keys that can be drawn; `None` without a bound, or if keys are not drawn.
     pub distinct_keys: Option<f64>,
-    /// Successful writes of keys that gets ask for.
+    /// Successful writes of keys that gets may read.
     pub writes: u64,
     /// Successful gets, found or not.
     pub gets: u64,
@@ -169,7 +170,7 @@ impl StallRecord {
 }
 
 impl RunRecord {
-    /// Takes in the measurements: one label per operation.
+    /// Fills in the measurements; `labels` has one label for each operation.
     pub fn fill(&mut self, labels: &[String], records: &Records, elapsed: Duration) {
         self.duration_seconds = elapsed.as_secs_f64();
         self.totals = labels
@@ -184,7 +185,7 @@ impl RunRecord {
             Some(OperationTotals::of(&records.lateness)).filter(|lateness| lateness.count > 0);
     }
 
-    /// Writes `run.json` into a result directory, whole or not at all.
+    /// Writes `run.json` into a result directory, completely or not at all.
     pub fn write(&self, directory: &Path) -> io::Result<()> {
         let mut text = serde_json::to_string_pretty(self)?;
         text.push('\n');

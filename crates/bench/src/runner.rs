@@ -1,7 +1,8 @@
-//! A whole run: threads of workers, the clock, reports at every interval, the end.
+//! A whole run: threads of workers, the clock, reports at every interval, and the end.
 //!
-//! Workers are dealt out to threads once, and each thread runs its share on a runtime of its own.
-//! A work-stealing runtime would move connections between cores and lock where nothing is shared.
+//! Workers are assigned to threads once, and each thread runs its workers on its own runtime. A
+//! work-stealing runtime would move connections between cores and take locks although nothing is
+//! shared.
 
 mod event;
 mod options;
@@ -28,7 +29,7 @@ pub use options::RunOptions;
 use report::Report;
 pub use run_error::RunError;
 
-/// Time for operations under way once the run has ended.
+/// Time for operations that are under way at the end of the run.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// Runs all workers to the end; one element of `draws` per worker.
@@ -65,7 +66,7 @@ pub fn run<P: Plan>(
     wait_until(options.start_at);
     barrier.wait();
     let result = report.until_the_end(&received, files);
-    // The report may have ended on an error of its own.
+    // The report may have ended with an error.
     control.request_stop();
     for thread in threads {
         // A thread of workers that panicked has reported it on standard error.
@@ -78,7 +79,7 @@ pub fn run<P: Plan>(
     Ok(totals)
 }
 
-/// Waits for a time of the wall clock; one that is past is now.
+/// Waits for a time of the wall clock, if it is not past.
 fn wait_until(time: Option<SystemTime>) {
     let wait = time.and_then(|time| time.duration_since(SystemTime::now()).ok());
     if let Some(wait) = wait {
@@ -101,7 +102,7 @@ struct Workers<'run, P> {
 }
 
 impl<P: Plan> Workers<'_, P> {
-    /// Starts the threads and lets every worker connect; they begin when the barrier is passed.
+    /// Starts the threads and connects every worker; workers begin when the barrier opens.
     fn start(
         &self,
         draws: Vec<Draws>,
@@ -172,7 +173,7 @@ fn launch<D: Driver>(
     Err(RunError::Connect(reason))
 }
 
-/// The life of one thread of workers.
+/// Runs one thread of workers.
 fn work<D: Driver>(
     runtime: &tokio::runtime::Runtime,
     mut workers: Vec<Worker<D>>,
@@ -210,9 +211,9 @@ fn work<D: Driver>(
     let _ = events.send(Event::Ended { abandoned });
 }
 
-/// Ends the run early, but in order, when the person or the system asks for it.
+/// Ends the run early, but in order, on SIGINT or SIGTERM.
 fn stop_on_signal(events: &Sender<Event>) {
-    // Without signals the run still ends by itself; they are a convenience.
+    // Without signals the run still ends by itself.
     let Ok(mut signals) = Signals::new([SIGINT, SIGTERM]) else {
         return;
     };

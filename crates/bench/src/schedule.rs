@@ -1,25 +1,26 @@
-//! Times at which the operations of an open loop are due: at a fixed rate, at any speed of the server.
+//! Times at which the operations of an open loop are due: at a fixed rate, whatever the speed of
+//! the server.
 //!
-//! All workers take the next time from one schedule, so that a worker that waits for its server delays
-//! no other: the load is constant while any worker is free. An operation that finds no free worker
-//! begins late, and its latency counts from the time when it was due. Otherwise a stall of the server
-//! would show as one slow operation in place of the many that it held up.
+//! All workers take the next time from one schedule, so that a waiting worker delays no other: the
+//! load is constant while any worker is free. An operation without a free worker begins late, and
+//! its latency counts from its due time. Otherwise a stall of the server would appear as one slow
+//! operation instead of the many that it delayed.
 //!
-//! A worker that was free waits for a timer of one millisecond's resolution. The lateness of the timer
-//! belongs to this tool and not to the server. So such an operation counts from its beginning if its delay is
-//! at most [`TIMER_SLACK`].
+//! A free worker waits for a timer with a resolution of one millisecond. This tool, and not the
+//! server, causes the timer's lateness. So such an operation counts from its beginning if its delay
+//! is at most [`TIMER_SLACK`].
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Lateness of the timer that wakes a free worker, at most.
+/// The most lateness of the timer that wakes a free worker.
 pub(crate) const TIMER_SLACK: Duration = Duration::from_millis(2);
 
 /// Longer than any run.
 const NEVER: Duration = Duration::from_secs(100 * 366 * 86_400);
 
-/// Hands out times at a fixed rate.
+/// Due times at a fixed rate.
 #[derive(Debug)]
 pub struct Schedule {
     /// Operations per second of all workers together.
@@ -42,11 +43,11 @@ impl Schedule {
     pub fn take(&self) -> Instant {
         let start = *self.start.get_or_init(Instant::now);
         let offset = self.offset(self.taken.fetch_add(1, Ordering::Relaxed));
-        // A time beyond the clock's range is as good as never.
+        // A time beyond the clock's range counts as never.
         start.checked_add(offset).unwrap_or(start + NEVER)
     }
 
-    /// Number of operations that were due by then and that no worker has taken.
+    /// Number of operations that were due by a time and that no worker has taken.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -70,8 +71,8 @@ impl Schedule {
     }
 }
 
-/// The time from which an operation's latency counts, by its due time, the time when it was taken from
-/// the schedule, and its beginning.
+/// The time from which an operation's latency counts, given its due time, the time when a worker
+/// took it from the schedule, and its beginning.
 pub(crate) fn counts_from(due: Instant, taken: Instant, begun: Instant) -> Instant {
     let worker_was_free = taken <= due;
     if worker_was_free && begun.saturating_duration_since(due) <= TIMER_SLACK {

@@ -1,4 +1,4 @@
-//! Seconds as they are written in result files.
+//! The form of seconds in result files.
 
 use std::time::Duration;
 

@@ -1,8 +1,7 @@
-//! Resources that the server uses while it is measured: sampled beside the client's figures, every
-//! interval.
+//! The server's resources, sampled in every interval beside the client's figures.
 //!
-//! A thread of its own samples and writes `server.csv`, because a server under load may take its
-//! time to answer, and the report must not wait for it.
+//! A separate thread samples and writes `server.csv`, because a server under load may answer
+//! slowly, and the report must not wait for it.
 
 mod http_text;
 mod sample;
@@ -19,7 +18,7 @@ pub use targets::{ProbeTargets, ServerDescription};
 
 use crate::seconds::seconds;
 
-/// Header of `server.csv`: all but the first, third and fourth column count up.
+/// Header of `server.csv`: all columns but the first, third and fourth are running totals.
 pub(crate) const HEADER: &str =
     "elapsed, cpu_seconds, resident_bytes, disk_bytes, read_bytes, written_bytes, put_bytes";
 
@@ -77,7 +76,7 @@ impl ServerProbe {
     }
 }
 
-/// Rows written so far, of which the first and the last are kept.
+/// The rows written so far; the first and the last are kept.
 struct Rows {
     file: File,
     ends: Vec<(Duration, ServerSample)>,

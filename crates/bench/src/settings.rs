@@ -6,7 +6,7 @@ use crate::configuration::{Configuration, ConfigurationError, scale};
 use crate::random::Seed;
 use kvorum_erlang_terms::Term;
 
-/// A run is this much longer than written.
+/// A run is longer than configured by this much.
 const EXTRA_SECOND: Duration = Duration::from_secs(1);
 
 /// The pace of a worker's operations.
@@ -14,12 +14,12 @@ const EXTRA_SECOND: Duration = Duration::from_secs(1);
 pub enum Mode {
     /// The next operation begins when the last one has ended.
     Max,
-    /// Before each operation the worker sleeps, exponentially distributed, so that with no
-    /// latency it would run this many operations per second.
+    /// Before each operation the worker sleeps for an exponentially distributed time, so that
+    /// without latency it would run this many operations per second.
     Rate(f64),
 }
 
-/// One kind of operation and how often it is drawn.
+/// One kind of operation, and its weight in draws.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Operation {
     /// Name of the operation in result files; by default the operation itself.
@@ -35,8 +35,8 @@ pub struct Operation {
 pub struct Settings {
     /// `mode`, default `{rate, 5}`.
     pub mode: Mode,
-    /// `duration` in minutes, default 5; `None` is `infinity`. One second longer than written,
-    /// as in basho_bench, so that the last full interval is reported as such.
+    /// `duration` in minutes, default 5; `None` is `infinity`. One second longer than configured,
+    /// as in basho_bench, so that the last interval is reported as a full one.
     pub duration: Option<Duration>,
     /// `concurrent`, number of workers, default 3.
     pub concurrent: u32,
@@ -56,7 +56,7 @@ pub struct Settings {
     pub shutdown_on_error: bool,
 }
 
-/// Keys of basho_bench that have no effect here, and why.
+/// Keys of basho_bench that have no effect here, with the reasons.
 const WITHOUT_EFFECT: [(&str, &str); 16] = [
     ("code_paths", "there is no Erlang code to load"),
     ("source_dir", "there is no Erlang code to compile"),
@@ -126,7 +126,8 @@ impl Settings {
         })
     }
 
-    /// Shortens the time between reports so that a run of any length has enough of them for its charts.
+    /// Shortens the time between reports, so that a run of any length has enough reports for its
+    /// charts.
     pub fn report_often_enough(&mut self) {
         const REPORTS_MIN: u32 = 20;
         const MILLISECONDS: [u64; 12] = [
@@ -143,8 +144,8 @@ impl Settings {
         }
     }
 
-    /// Shortens the duration and shrinks the key space in proportion; the second that every run
-    /// is longer than written stays.
+    /// Shortens the duration and shrinks the key space in proportion; the additional second of
+    /// every run stays.
     pub fn scale(&mut self, factor: f64) {
         if let Some(duration) = self.duration {
             let minutes = duration.saturating_sub(EXTRA_SECOND).as_secs_f64();
@@ -185,7 +186,7 @@ impl Settings {
         }
     }
 
-    /// The reason why a key of basho_bench can have no effect, if that is so.
+    /// The reason why a key of basho_bench has no effect, if it has none.
     pub fn why_without_effect(key: &str) -> Option<&'static str> {
         WITHOUT_EFFECT
             .iter()

@@ -1,6 +1,6 @@
 //! Values that a worker writes, of the configured size and content.
 //!
-//! Values are slices of one large block that all workers share, so that a value of any size costs a
+//! Values are slices of one large block that all workers share, so a value of any size costs a
 //! reference and two random draws.
 
 mod source_block;
@@ -17,7 +17,7 @@ use kvorum_erlang_terms::Term;
 
 pub use source_block::{BlockSettings, SEMI_COMPRESSIBLE_BLOCK_BYTES, SourceBlocks};
 
-/// The largest value that may be asked for: sizes are offsets of a block in memory.
+/// The largest value: sizes are offsets in a block in memory.
 const SIZE_MAX: i128 = 1 << 32;
 
 /// A generated value.
@@ -57,7 +57,7 @@ enum Kind {
         size: Size,
         block: Bytes,
     },
-    /// One of a number of values that lie side by side in the block.
+    /// One of a number of values that are side by side in the block.
     Member {
         size: usize,
         count: u64,
@@ -69,7 +69,7 @@ enum Kind {
 #[derive(Debug, Clone, Copy)]
 enum Size {
     Fixed(u64),
-    /// min + uniform(span), so min itself never occurs.
+    /// The size min + uniform(span), so min itself never occurs.
     Uniform {
         min: u64,
         span: u64,
@@ -78,19 +78,19 @@ enum Size {
         min: u64,
         mean: f64,
     },
-    /// With the given probability minimum and mean are multiplied.
+    /// An exponential law whose minimum and mean are multiplied with the given probability.
     MixedExponential {
         min: u64,
         mean: f64,
         multiplier: u64,
         probability: f64,
     },
-    /// With this mean.
+    /// A Poisson law with this mean.
     Poisson(f64),
 }
 
 impl ValueGenerator {
-    /// Builds the generator that a term describes; the error is a text about the term.
+    /// Builds the generator that a term describes. The error is a text about the term.
     pub fn build(term: &Term, blocks: &SourceBlocks) -> Result<Self, String> {
         let elements = term.as_tuple().ok_or_else(|| unknown(term))?;
         let (tag, arguments) = elements.split_first().ok_or_else(|| unknown(term))?;
@@ -174,7 +174,7 @@ impl ValueGenerator {
         matches!(self.kind, Kind::Integer { .. })
     }
 
-    /// True if values are texts in the sense of Erlang (lists of characters).
+    /// True if values are strings in Erlang (lists of characters).
     pub fn makes_strings(&self) -> bool {
         matches!(self.kind, Kind::Characters(_))
     }
@@ -220,7 +220,8 @@ impl Size {
     }
 }
 
-/// A slice at an offset of 1 up to block minus size; the whole block if that is too short.
+/// A slice at an offset from 1 to the block's length minus the size; the whole block if it is too
+/// short.
 fn slice(block: &Bytes, size: usize, random: &mut WorkerRandom) -> Bytes {
     let Some(room) = block.len().checked_sub(size).filter(|room| *room > 0) else {
         return block.clone();

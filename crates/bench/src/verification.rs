@@ -1,9 +1,9 @@
 //! Verification of reads: marks in values, and a ledger of writes against which reads are checked.
 //!
-//! The mark shows that a value is whole and was written for its key. The [`Ledger`] decides whether a
-//! value may still be there: not a value that an acknowledged write replaced, and not nothing after an
-//! acknowledged write. A write without an answer may or may not have happened, and a read may or may
-//! not see a write that overlaps it; both are accepted.
+//! The mark shows that a value is complete and was written for its key. The [`Ledger`] decides
+//! whether a read may return a value: it must not return a value that an acknowledged write
+//! replaced, and it must find a value after an acknowledged write. A write without an answer may or
+//! may not have happened, and a read may or may not see a write that overlaps it.
 
 mod ledger;
 mod mark;
@@ -15,7 +15,7 @@ use bytes::Bytes;
 pub use ledger::{Ledger, Reading};
 pub use mark::{MARK_BYTES, Mark};
 
-/// Marks the values of one worker and checks those it reads.
+/// Marks the values that one worker writes, and checks the values that it reads.
 #[derive(Debug)]
 pub struct Verifier {
     worker: u32,
@@ -23,16 +23,17 @@ pub struct Verifier {
     /// Writes of the present operation: hash of the key and sequence number.
     writes: Vec<(u64, u64)>,
     reading: Option<Reading>,
-    /// The bucket that operations concern.
+    /// The bucket of the operations.
     bucket: u64,
 }
 
 /// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verification {
-    /// The value may be there.
+    /// The value may be read.
     Genuine,
-    /// It may not: `not_marked`, `other_key`, `wrong_length`, `damaged`, `stale` or `missing`.
+    /// The value must not be read: `not_marked`, `other_key`, `wrong_length`, `damaged`, `stale` or
+    /// `missing`.
     Wrong(&'static str),
 }
 
@@ -48,12 +49,13 @@ impl Verifier {
         }
     }
 
-    /// The operation concerns this of the driver's buckets.
+    /// Sets the bucket of the operation, among the driver's buckets.
     pub fn use_bucket(&mut self, bucket: u64) {
         self.bucket = bucket;
     }
 
-    /// A write of a value begins: the value with the mark in place of its first bytes.
+    /// Records the beginning of a write; returns the value with the mark in place of its first
+    /// bytes.
     pub fn write(&mut self, key: &[u8], value: &[u8]) -> Bytes {
         let hash = mark::hash(self.bucket, key);
         let sequence = self.ledger.write_begins(hash, false);
@@ -67,14 +69,14 @@ impl Verifier {
         mark.stamp(value)
     }
 
-    /// A removal begins.
+    /// Records the beginning of a removal.
     pub fn remove(&mut self, key: &[u8]) {
         let hash = mark::hash(self.bucket, key);
         let sequence = self.ledger.write_begins(hash, true);
         self.writes.push((hash, sequence));
     }
 
-    /// The operation has ended; with success, all it wrote is acknowledged.
+    /// Records the end of the operation; after a success, its writes are acknowledged.
     pub fn settle(&mut self, is_success: bool) {
         for (hash, sequence) in self.writes.drain(..) {
             if is_success {
@@ -84,12 +86,12 @@ impl Verifier {
         self.reading = None;
     }
 
-    /// A read of a key begins.
+    /// Records the beginning of a read.
     pub fn read(&mut self, key: &[u8]) {
         self.reading = Some(self.ledger.read_begins(mark::hash(self.bucket, key)));
     }
 
-    /// Checks if the siblings that were read may be there; no sibling means not found.
+    /// Checks whether a read may return these siblings; no sibling means not found.
     pub fn check<'value>(
         &self,
         key: &[u8],

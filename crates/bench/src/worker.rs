@@ -12,11 +12,12 @@ use crate::random::WorkerRandom;
 use crate::schedule::{Schedule, counts_from};
 use crate::settings::Operation;
 
-/// A driver that never waits would keep its thread for itself: after this many operations a
-/// worker lets the others run.
+/// The number of operations after which a worker lets others run, since a driver that never waits
+/// would occupy its thread.
 const OPERATIONS_PER_TURN: u32 = 64;
 
-/// The timer's resolution: an operation of an open loop that is due sooner is waited for awake.
+/// The timer's resolution: the worker waits actively for an operation of an open loop that is due
+/// sooner.
 const TIMER_STEP: Duration = Duration::from_millis(1);
 
 /// The pace of a worker's operations.
@@ -43,7 +44,7 @@ pub struct Control {
 }
 
 impl Control {
-    /// For a run that has not begun.
+    /// The state of a run that has not begun.
     pub fn new(stop_on_error: bool) -> Self {
         Self {
             stop: AtomicBool::new(false),
@@ -111,7 +112,7 @@ pub struct Worker<D> {
 }
 
 impl<D: Driver> Worker<D> {
-    /// Runs operations until the run stops or the generators have nothing more.
+    /// Runs operations until the run stops or a generator is exhausted.
     pub async fn work(mut self) {
         let mut stopped = self.control.stopped.subscribe();
         let mut turn = 0;
@@ -129,7 +130,7 @@ impl<D: Driver> Worker<D> {
             };
             if let Some(until) = until {
                 if due.is_some() && until.saturating_duration_since(Instant::now()) < TIMER_STEP {
-                    // The timer would sleep past many later times, and with it this worker.
+                    // With the timer, this worker would sleep past many later due times.
                     while Instant::now() < until && !self.control.is_stopping() {
                         tokio::task::yield_now().await;
                     }
@@ -151,8 +152,8 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Runs and records one operation; false when the worker has to end. In an open loop, `due`
-    /// is when the operation is due, and when that was taken from the schedule.
+    /// Runs and records one operation; false when the worker has to end. In an open loop, `due` has
+    /// the due time, and the time when the worker took it from the schedule.
     async fn operate(&mut self, due: Option<(Instant, Instant)>) -> bool {
         let operation = self.mix.draw(&mut self.draws.random);
         self.draws.payload_bytes = 0;

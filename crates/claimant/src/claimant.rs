@@ -1,4 +1,4 @@
-//! The leader of the log carries committed plans out.
+//! The leader of the log carries out committed plans.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
@@ -12,15 +12,15 @@ use kvorum_runtime::Runtime;
 use crate::pacing::Pacing;
 use crate::replicated_state::ReplicatedState;
 
-/// Settings for carrying a plan out.
+/// Settings of the claimant.
 #[derive(Clone, Copy, Debug)]
 pub struct ClaimantSettings {
-    /// The leader looks for work this often.
+    /// The period at which the leader looks for work.
     pub period: Duration,
-    /// Partitions that move at once; those that get no further are not counted.
+    /// The most partitions that move at once, without moves that make no progress.
     pub moves_max: usize,
-    /// A move that gets no further, because its source or its receiver is away, and holds others up is
-    /// given up after this long, to be started again later.
+    /// A move whose source or receiver is away makes no progress. If it delays other moves, it is
+    /// given up after this long and started again later.
     pub patience: Duration,
 }
 
@@ -34,7 +34,7 @@ impl Default for ClaimantSettings {
     }
 }
 
-/// The claimant's part of one node; it does nothing while another node leads.
+/// The claimant's task on one node; it does nothing while another node leads.
 pub struct Claimant {
     runtime: Runtime,
     state: ReplicatedState,
@@ -44,14 +44,14 @@ pub struct Claimant {
     settings: ClaimantSettings,
 }
 
-/// True if a node is taken to be up.
+/// True if a node counts as up.
 type IsUp = Arc<dyn Fn(NodeId) -> bool + Send + Sync>;
 /// The reason why a node that has handed over its partitions may not be removed yet.
 type KeptBack = Arc<dyn Fn(NodeId) -> Reason + Send + Sync>;
 type Reason = Pin<Box<dyn Future<Output = Option<String>> + Send>>;
 
 impl Claimant {
-    /// The claimant's part of `this_node`, which takes all nodes to be up.
+    /// The claimant's task on `this_node`, for which all nodes count as up.
     pub fn new(
         runtime: Runtime,
         state: ReplicatedState,
@@ -68,14 +68,14 @@ impl Claimant {
         }
     }
 
-    /// The same, and begins nothing with nodes that are not up.
+    /// Sets the check for nodes that are up: the claimant begins nothing with other nodes.
     #[must_use]
     pub fn heeding(mut self, is_up: impl Fn(NodeId) -> bool + Send + Sync + 'static) -> Self {
         self.is_up = Arc::new(is_up);
         self
     }
 
-    /// The same, but keeps a node that has left for as long as this returns a reason.
+    /// Keeps a node that has left as a member for as long as `reason` returns a reason.
     #[must_use]
     pub fn keeping_back<R>(mut self, reason: impl Fn(NodeId) -> R + Send + Sync + 'static) -> Self
     where
@@ -98,7 +98,7 @@ impl Claimant {
         }
     }
 
-    /// One look; `logged` has the reasons for which nodes are kept back that the log names already.
+    /// One look at the state; `logged` has the reasons for keeping nodes that were logged already.
     async fn lead(&self, pacing: &mut Pacing, logged: &mut BTreeMap<NodeId, String>) {
         let state = self.state.current();
         let members: BTreeSet<NodeId> = state.members().keys().copied().collect();
@@ -126,7 +126,7 @@ impl Claimant {
                 continue;
             };
             if logged.get(&node) != Some(&reason) {
-                // Every leaving node is kept for a moment, until it has learned of its departure.
+                // Every leaving node is kept for a moment, until it has applied its departure.
                 tracing::info!(event = "leaver_kept_back", node = %node, reason = %reason);
                 logged.insert(node, reason);
             }
@@ -144,7 +144,7 @@ impl Claimant {
     async fn propose(&self, command: Command) {
         match self.state.agree(command).await {
             Ok(_) => {}
-            // Another command came first: the next look shows the rest.
+            // Another command came first; the next look proposes the rest.
             Err(ProposeError::Refused(refusal)) => {
                 tracing::debug!(event = "claimant_step_refused", reason = %refusal);
             }

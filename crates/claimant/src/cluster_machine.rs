@@ -1,4 +1,4 @@
-//! The machine of the cluster's log: commands as JSON in, the state out.
+//! The machine of the cluster's log: its input is commands as JSON, its output the state.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ use crate::shown_state::ShownState;
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Logged {
-    /// The first one: the state of a new cluster, as JSON. Ignored when there is a state.
+    /// The first command: the state of a new cluster, as JSON. Ignored when there is a state.
     Found(String),
     /// A change, as JSON.
     Change(String),
@@ -23,21 +23,21 @@ enum Logged {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Applied {
-    /// The state has this version now.
+    /// The command was applied; the state has this version now.
     Version(u64),
-    /// It does not fit the state.
+    /// The command does not fit the state.
     Refused(String),
 }
 
-/// The state of the cluster as the log makes it.
+/// The state of the cluster that follows from the log.
 pub struct ClusterMachine {
     shown: Arc<ShownState>,
-    /// False until the log has made a state: a node that joins has none before it is sent it.
+    /// False until there is a state: a joining node has none before it receives it.
     is_founded: AtomicBool,
 }
 
 impl ClusterMachine {
-    /// A machine without a state. It writes each of its states to `shown`.
+    /// A machine without a state. It publishes each of its states in `shown`.
     pub fn new(shown: Arc<ShownState>) -> Self {
         Self {
             shown,
@@ -55,7 +55,7 @@ impl ClusterMachine {
         self.is_founded.load(Ordering::Acquire)
     }
 
-    /// Its states, for readers.
+    /// The state for readers.
     pub fn shown(&self) -> &Arc<ShownState> {
         &self.shown
     }
@@ -100,7 +100,7 @@ impl ClusterMachine {
 }
 
 fn line<T: Serialize>(value: &T) -> String {
-    // Text in an enum: nothing in it has no JSON.
+    // Text in an enum always has a JSON form.
     serde_json::to_string(value).unwrap_or_default()
 }
 

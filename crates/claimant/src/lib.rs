@@ -1,13 +1,13 @@
-//! The agreed cluster state as a replicated log, and the task that carries committed plans out.
+//! The agreed cluster state as a replicated log, and the task that carries out committed plans.
 //!
 //! [`ReplicatedState`] is the cluster's state behind the same interface as a single node's file:
-//! commands go into the agreed log, every member applies them. The [`Claimant`], as Riak calls the node
-//! that alone changes the ring, runs on the leader of the log. It makes the members of the cluster members
-//! of the log, begins the moves of a committed plan, a few at a time, and changes the number of replicas
-//! when all have moved. The node that ends a step (everything is transferred, the source has confirmed)
+//! commands go into the agreed log, and every member applies them. The [`Claimant`] runs on the
+//! leader of the log; Riak gives this name to the one node that changes the ring. It adds the
+//! members of the cluster to the log, begins the moves of a committed plan, a few at a time, and
+//! changes the number of replicas after all moves. The node that ends a step, such as a transfer,
 //! reports that as a command.
 //!
-//! Outside this crate: the way that data moves.
+//! Outside this crate: the transfer of data.
 
 mod claimant;
 mod cluster_machine;

@@ -1,8 +1,9 @@
-//! Choice of the moves that begin and of the moves that give up their place: pure.
+//! The choice of moves that begin and of moves that are given up. Pure.
 //!
-//! A move whose source or receiver is away makes no progress and takes no other's place. It stays as it is
-//! for a while, since a node that restarts resumes it. A move that holds others up is given up if possible,
-//! and started again later. Its data is then fetched again, so each time it waits twice as long.
+//! A move whose source or receiver is away makes no progress and does not count against the limit.
+//! It stays for a while, since a restarted node resumes it. Then, if it delays other moves, it is
+//! given up if possible, and started again later. Its data is then fetched again, so the wait
+//! doubles each time.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,16 +12,15 @@ use kvorum_cluster::{ClusterState, Command, GrowthStep, MoveStep};
 use kvorum_ring::{Move, NodeId, Partition, Phase};
 use kvorum_runtime::Moment;
 
-/// The longest wait of a move that was given up until it is started again.
+/// The longest wait before a move that was given up is started again.
 const PAUSE_MAX: Duration = Duration::from_secs(3600);
 
-/// A leader's record of the moves that it saw. A new leader begins with an empty record and the same
-/// patience.
+/// A leader's record of moves. A new leader begins with an empty record.
 #[derive(Debug)]
 pub struct Pacing {
-    /// A move that gets no further is left alone for this long.
+    /// The time for which a move without progress is left alone.
     patience: Duration,
-    /// The time since which moves make no progress.
+    /// The moves without progress, each with the time of the first look that found it so.
     stuck: BTreeMap<Partition, Moment>,
     /// Moves that were given up.
     given_up: BTreeMap<Partition, GivenUp>,
@@ -33,7 +33,7 @@ struct GivenUp {
 }
 
 impl Pacing {
-    /// The record of a leader that has just begun to lead.
+    /// The empty record of a new leader.
     pub fn new(patience: Duration) -> Self {
         Self {
             patience,
@@ -42,8 +42,8 @@ impl Pacing {
         }
     }
 
-    /// The leader's proposals in this state: moves that give up their place, moves that may begin, or a
-    /// change of the number of replicas.
+    /// The leader's proposals in this state: moves to abandon, moves to begin, or a change of the
+    /// number of replicas.
     pub fn next_commands(
         &mut self,
         state: &ClusterState,
@@ -65,7 +65,7 @@ impl Pacing {
         self.given_up
             .retain(|partition, _| ring.owner(*partition) != transition.target(*partition));
         if ring.growth().is_some() {
-            // A plan committed meanwhile waits until the number of replicas has changed.
+            // A plan that is committed meanwhile waits until the number of replicas has changed.
             return commands;
         }
         let going = ring.moves().len().saturating_sub(self.stuck.len());
@@ -79,7 +79,8 @@ impl Pacing {
         commands
     }
 
-    /// Notes moves without progress, and gives up those that have had none for long and hold others up.
+    /// Notes moves without progress, and gives up those that have made none for long and delay
+    /// others.
     fn give_up(
         &mut self,
         state: &ClusterState,
@@ -145,7 +146,7 @@ impl Pacing {
         self.given_up.insert(partition, given_up);
     }
 
-    /// True for a partition that would get on if it began to move.
+    /// True for a partition whose move would make progress if it began now.
     fn is_ready(
         &self,
         state: &ClusterState,
@@ -167,7 +168,7 @@ impl Pacing {
     }
 }
 
-/// True for a member that cannot be reached. A node that is no longer a member is not waited for.
+/// True for a member that cannot be reached. A node that is no longer a member does not count.
 fn is_away(state: &ClusterState, node: NodeId, is_up: impl Fn(NodeId) -> bool) -> bool {
     state.member(node).is_some() && !is_up(node)
 }

@@ -32,7 +32,7 @@ fn commit(state: &ClusterState) -> ClusterState {
     done(state, Command::CommitPlan { id })
 }
 
-/// A leader, and the nodes that move data: each node that is up does its next step at once.
+/// A leader, and the nodes that move data: each node that is up takes its next step at once.
 struct Leader {
     pacing: Pacing,
     state: ClusterState,
@@ -85,7 +85,8 @@ impl Leader {
         }
         let ring = self.state.ring();
         let going = ring.moves().keys().filter(|it| !self.is_waiting(**it));
-        // Moves of a node that is back go on beside those begun meanwhile; nothing more begins then.
+        // Moves of a node that is back continue beside moves begun meanwhile; no further move
+        // begins then.
         assert!(self.begun.len() == begun_before || going.count() <= MOVES_MAX);
     }
 
@@ -214,7 +215,7 @@ fn what_is_given_up_again_and_again_waits_longer_each_time() {
     }
     assert_eq!(pauses[..6], [60, 120, 240, 480, 960, 1920]);
     assert!(pauses[6..].iter().all(|pause| *pause == 3600), "{pauses:?}");
-    // Once it has moved, nothing is remembered of it.
+    // Once the partition has moved, its record is dropped.
     leader.work(200);
     assert_eq!(leader.due(), []);
     assert!(leader.pacing.given_up.is_empty());

@@ -1,4 +1,4 @@
-//! The agreed state as every member of a cluster has it.
+//! The agreed state on a member of a cluster.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,15 +29,16 @@ struct Log {
     machine: Arc<ClusterMachine>,
 }
 
-/// The state that is shown here may lack entries that were agreed elsewhere.
+/// The error for a state that may lack entries that were agreed elsewhere.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{detail}")]
 pub struct MayBeBehind {
-    /// The version of the state that is shown.
+    /// The version of this node's state.
     pub version: u64,
-    /// Time since this node last had the state of a majority; `None` if it had not since its start.
+    /// Time since this node last had the state of a majority; `None` if it has not had it since its
+    /// start.
     pub heard_ago: Option<Duration>,
-    /// The reason why nothing newer is known.
+    /// The reason why no newer state could be read.
     pub detail: String,
 }
 
@@ -56,8 +57,8 @@ impl ReplicatedState {
         self.log.load().agreement.clone()
     }
 
-    /// Goes on with another log, of a cluster that this node joins. The machine shows its states where
-    /// the one before did.
+    /// Changes to the log of a cluster that this node joins. The new machine publishes its states
+    /// in the same place.
     pub fn follow(&self, agreement: Agreement, machine: Arc<ClusterMachine>) {
         self.log.store(Arc::new(Log { agreement, machine }));
     }
@@ -77,7 +78,7 @@ impl ReplicatedState {
         self.shown.versions()
     }
 
-    /// Makes `state` the first one of a new cluster's log; nothing happens when it has one.
+    /// Makes `state` the first state of a new cluster's log; does nothing when the log has a state.
     pub async fn found(&self, state: &ClusterState) -> Result<(), ProposeError> {
         let founding = ClusterMachine::founding(state);
         let founding = founding.map_err(|_: DecodeError| ProposeError::Unwritable)?;
@@ -86,16 +87,16 @@ impl ReplicatedState {
 
     /// Proposes a change and waits until it is agreed and applied here.
     pub async fn agree(&self, command: Command) -> Result<Arc<ClusterState>, ProposeError> {
-        // A command that does not apply here is refused here, with its whole reason.
+        // A command that does not fit this node's state is refused here, with its full reason.
         apply(&self.current(), command.clone())?;
         self.put(ClusterMachine::change(&command)).await?;
         Ok(self.current())
     }
 
-    /// The state with all that was agreed when this was called, on whichever node.
+    /// The state with all commands that were agreed on any node at the time of the call.
     ///
     /// # Errors
-    /// If no leader answers within `wait`: the state shown here may be behind.
+    /// If no leader answers within `wait`: this node's state may be behind.
     pub async fn newest(&self, wait: Duration) -> Result<Arc<ClusterState>, MayBeBehind> {
         let agreement = self.agreement();
         let deadline = self.runtime.now().plus(wait);
@@ -138,8 +139,8 @@ impl AgreedState for ReplicatedState {
         self.shown.look()
     }
 
-    /// Waits on the calling thread while the runtime's other threads agree. In a simulation there are
-    /// none: there, [`ReplicatedState::agree`] is awaited.
+    /// Waits on the calling thread while the runtime's other threads reach agreement. A simulation
+    /// has no other threads: it awaits [`ReplicatedState::agree`].
     fn propose(&self, command: Command) -> Result<Arc<ClusterState>, ProposeError> {
         if self.runtime.is_simulated() {
             return Err(ProposeError::NotAgreed {
@@ -149,7 +150,7 @@ impl AgreedState for ReplicatedState {
         let (sender, receiver) = std::sync::mpsc::sync_channel(1);
         let state = self.clone();
         self.runtime.spawn("proposal", async move {
-            // The caller that waited may have given up.
+            // The waiting caller may have given up.
             let _waits_or_not = sender.send(state.agree(command).await);
         });
         receiver.recv().unwrap_or_else(|_| {

@@ -1,7 +1,7 @@
-//! The state that a node goes by at this moment, in a place of its own.
+//! The present state of a node, in a place of its own.
 //!
-//! It outlives the log that makes it: a node that joins a cluster changes its log, and readers of the
-//! state notice only a new state.
+//! It outlives the log that produces it: when a node joins a cluster, its log changes, and readers
+//! only see a new state.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub struct ShownState {
 }
 
 impl ShownState {
-    /// Shows `state` until another is shown.
+    /// Publishes `state` until another state is published.
     pub fn new(state: ClusterState) -> Self {
         let version = Watched::new(state.version());
         Self {
@@ -41,7 +41,7 @@ impl ShownState {
         self.version.watch()
     }
 
-    /// Shows another state from now on.
+    /// Publishes another state from now on.
     pub fn show(&self, state: ClusterState) {
         let version = state.version();
         self.state.store(Arc::new(state));

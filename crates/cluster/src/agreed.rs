@@ -1,4 +1,4 @@
-//! The interface for making commands agreed: a file and a replicated log both implement it.
+//! The interface for reaching agreement on commands. A file and a replicated log implement it.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -12,28 +12,28 @@ use crate::state::ClusterState;
 
 /// The state that all members agree on, and the way to change it.
 ///
-/// 1. [`AgreedState::current`] is cheap and never waits; it may lack changes just agreed elsewhere,
-///    but never shows any that were not agreed.
+/// 1. [`AgreedState::current`] is cheap and never waits. It may lack changes that were just agreed
+///    elsewhere, but shows agreed changes only.
 /// 2. When [`AgreedState::propose`] returns a state, the command is durable and every later
 ///    `current` on this node includes it.
 /// 3. When it returns a refusal, nothing changed.
 /// 4. When it returns another error, the command may or may not take effect later; `current` shows
 ///    which.
 pub trait AgreedState: Send + Sync {
-    /// The newest state known here.
+    /// The newest agreed state on this node.
     fn current(&self) -> Arc<ClusterState>;
 
-    /// Like [`AgreedState::current`], for the short look of every request. An implementation avoids the
-    /// reference count of the state, one word that all cores would share.
+    /// Like [`AgreedState::current`], for a short look in every request. An implementation avoids
+    /// the state's reference count, a word that all cores would share.
     fn look(&self) -> Look {
         Look(Guard::from_inner(self.current()))
     }
 
-    /// Proposes a change and waits until it is agreed; belongs on the blocking pool.
+    /// Proposes a change and waits until it is agreed. Blocks.
     fn propose(&self, command: Command) -> Result<Arc<ClusterState>, ProposeError>;
 }
 
-/// A short look at the agreed state. Not for keeping across a wait: there are few at a time.
+/// A short look at the agreed state. Must not be kept across a wait: few can exist at a time.
 pub struct Look(Guard<Arc<ClusterState>>);
 
 impl From<Guard<Arc<ClusterState>>> for Look {
@@ -50,8 +50,8 @@ impl Deref for Look {
     }
 }
 
-/// The reason why a proposal did not succeed. Displayed as clients may read it; paths of the server are
-/// only in [`ProposeError::in_full`].
+/// The reason why a proposal did not succeed. Its text is fit for clients; only
+/// [`ProposeError::in_full`] has paths of the server.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProposeError {
@@ -61,27 +61,27 @@ pub enum ProposeError {
     /// The new state could not be stored. Repair the disk, then try again.
     #[error("keep the cluster state: the disk failed, see this node's log")]
     Storage(#[from] DiskError),
-    /// The change could not be agreed: too few nodes can be reached. Try again; whether it takes
-    /// effect, [`AgreedState::current`] shows.
+    /// The change could not be agreed: too few nodes can be reached. Try again;
+    /// [`AgreedState::current`] shows whether the change took effect.
     #[error("agree on the cluster state: not agreed in time, see this node's log; try again later")]
     NotAgreed {
         /// The attempt.
         detail: String,
     },
-    /// The log of agreed changes cannot be written any more, here or at the leader. Repair that node's disk
+    /// The agreed log cannot be written any more, here or at the leader. Repair that node's disk
     /// and restart it.
     #[error("agree on the cluster state: the agreed log of a node stopped, see this node's log")]
     Stopped {
         /// The reason.
         detail: String,
     },
-    /// The new state has no written form. A bug to report.
+    /// The new state has no written form. Report this bug.
     #[error("the cluster state cannot be written down")]
     Unwritable,
 }
 
 impl ProposeError {
-    /// The failure with all that is known of it, for logs and operators.
+    /// The failure with all details, for logs and operators.
     pub fn in_full(&self) -> String {
         match self {
             Self::Storage(error) => format!("keep the cluster state: {error}"),
@@ -97,7 +97,7 @@ impl ProposeError {
 mod tests {
     use super::*;
 
-    /// A client that set a property read where the server keeps its log.
+    /// Regression: a client that set a property received the path of the server's log.
     #[test]
     fn the_details_of_a_failure_are_for_the_log_alone() {
         let detail = || "write /var/lib/kvorum/ring/log: no space".to_owned();

@@ -1,4 +1,4 @@
-//! A file of the cluster's state taken apart for people.
+//! A view of a file of the cluster's state, for people.
 
 use std::path::Path;
 
@@ -8,10 +8,10 @@ use kvorum_disk::{Disk, read_file};
 use crate::file_format::{TITLE, decode};
 use crate::local::FILE_BYTES_MAX;
 
-/// The first line of such a file.
+/// The first line of a state file.
 pub const STATE_TITLE: &str = TITLE;
 
-/// Takes a file of the cluster's state apart.
+/// Shows the parts of a file of the cluster's state.
 pub fn state_piece(disk: &dyn Disk, path: &Path) -> kvorum_disk::Result<Piece> {
     Ok(dissect(&read_file(disk, path, FILE_BYTES_MAX)?))
 }

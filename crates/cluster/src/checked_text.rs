@@ -1,5 +1,5 @@
-//! The form of small text files that are read back as they were written or not at all: a node's
-//! identity, its stores, the number of its run. Each file is kept twice.
+//! The form of small text files that are read back unchanged or not at all: a node's identity, its
+//! stores, its generation. Each file is kept twice.
 
 use std::path::Path;
 
@@ -7,11 +7,11 @@ use kvorum_disk::anatomy::{Check, Dissection, Piece};
 use kvorum_disk::{Disk, read_file};
 use kvorum_encoding::{checksum, checksum_append, mask_checksum};
 
-/// More than any of these files needs: a line for each partition of the largest ring.
+/// Larger than any of these files: the largest has a line for each partition of the largest ring.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 const FORMAT: &str = ", format 1, sequence ";
 
-/// True when a file begins as one in this form.
+/// True when a file begins like a file in this form.
 pub fn begins(bytes: &[u8]) -> bool {
     title_of(bytes).is_some()
 }
@@ -23,7 +23,7 @@ fn title_of(bytes: &[u8]) -> Option<&str> {
     title.starts_with("kvorum ").then_some(title)
 }
 
-/// Takes such a file apart.
+/// Shows the parts of a file in this form.
 pub fn piece(disk: &dyn Disk, path: &Path) -> kvorum_disk::Result<Piece> {
     Ok(dissect(&read_file(disk, path, FILE_BYTES_MAX)?))
 }
@@ -79,8 +79,8 @@ fn first_line(title: &str, sequence: u64, body: &str) -> String {
     format!("{covered}, crc32c {:08x}\n", mask_checksum(checksum))
 }
 
-/// The sequence and the body. There is one right first line for them, so comparing it whole leaves no
-/// byte unchecked.
+/// The sequence and the body. They determine the first line, so comparing the whole line checks
+/// every byte.
 pub fn decode(title: &str, file: &[u8]) -> Option<(u64, String)> {
     let text = std::str::from_utf8(file).ok()?;
     let end = text.find('\n')? + 1;

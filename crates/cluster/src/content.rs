@@ -11,10 +11,10 @@ use crate::cluster_id::ClusterId;
 use crate::round_record::Rounds;
 use crate::staged_change::StagedChange;
 
-/// A member without its identity; all of it may change.
+/// A member without its identity; every field may change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// Its name, such as `riak@127.0.0.1`; no two members share one.
+    /// Its name, such as `riak@127.0.0.1`; no two members share a name.
     pub name: String,
     /// Its addresses by the name of the service that listens there.
     pub addresses: BTreeMap<String, String>,
@@ -42,13 +42,13 @@ impl Member {
 /// Status of a member between joining and leaving.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemberStatus {
-    /// Known, but part of no committed plan.
+    /// A member that no committed plan includes yet.
     Joining,
     /// A full member.
     Valid,
     /// Handing over its partitions.
     Leaving,
-    /// Has handed over all of them.
+    /// Has handed over all its partitions.
     Exiting,
     /// Marked as down by an operator.
     Down,
@@ -57,11 +57,11 @@ pub enum MemberStatus {
 /// Status of a bucket type between its creation and its removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TypeStatus {
-    /// Not yet: it can still be created again with other properties.
+    /// The type is not active yet: it can be created again with other properties.
     Created,
-    /// It is in use.
+    /// The type is in use.
     Active,
-    /// It is being removed: requests do not find it, and its data, if there is any, is still placed by it.
+    /// The type is being removed: requests do not find it, and its properties still place its data.
     Leaving {
         /// The version of the state at which the removal began.
         since: u64,
@@ -86,18 +86,18 @@ pub(crate) struct Content {
     pub(crate) version: u64,
     pub(crate) members: BTreeMap<NodeId, Member>,
     pub(crate) ring: Arc<Ring>,
-    /// `buckets.default.*`: agreed rather than each node's own, or replicas would differ in quorums.
+    /// `buckets.default.*`: agreed, since replicas with different values would differ in quorums.
     pub(crate) default_properties: PropertyOverlay,
     pub(crate) types: BTreeMap<BucketType, BucketTypeEntry>,
     /// Names of types that were removed; one of them may have been created again.
     pub(crate) removed_types: BTreeSet<BucketType>,
-    /// By type, the default one included, and bucket; no overlay is empty.
+    /// By type and bucket; the default type is included, and no overlay is empty.
     pub(crate) buckets: BTreeMap<BucketType, BTreeMap<Bucket, PropertyOverlay>>,
     /// Changes that wait for a commit.
     pub(crate) staged: BTreeMap<NodeId, StagedChange>,
     /// The target of the last commit, until it is reached.
     pub(crate) transition: Option<Transition>,
-    /// Members that have confirmed the present phase of a change of the number of replicas.
+    /// Confirmations of the present phase of a change of the number of replicas.
     pub(crate) growth_confirmed: GrowthConfirmed,
     /// The recovery of the cluster after the loss of its log's majority, if there was one.
     pub(crate) recovery: Option<Recovery>,
@@ -105,20 +105,20 @@ pub(crate) struct Content {
     pub(crate) rounds: Option<Rounds>,
 }
 
-/// Members that have confirmed the present phase of a change of the number of replicas.
+/// Confirmations of the present phase of a change of the number of replicas.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct GrowthConfirmed {
-    /// While it fills: the vnodes that have received their new keys.
+    /// The vnodes that have received their new keys, while the change fills.
     pub(crate) filled: BTreeSet<Partition>,
-    /// While it closes: the nodes that have confirmed it.
+    /// The nodes that have confirmed the close, while the change closes.
     pub(crate) known: BTreeSet<NodeId>,
 }
 
 /// The starting point of a recovered cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recovery {
-    /// The identity before.
+    /// The identity before the recovery.
     pub from: ClusterId,
-    /// The version of the state that was gone on with.
+    /// The version of the state that the recovery began with.
     pub version: u64,
 }

@@ -1,8 +1,8 @@
 //! The cluster state as JSON: the document inside the file.
 //!
-//! The document has types of its own, so that the state can change its shape without the file, and the
-//! file without the state. A document is trusted no further than its checksum: one that does not make a
-//! state (a later bug, not a flipped bit) is refused like damage.
+//! The document has types of its own, so that the state and the file can change independently. A
+//! correct checksum is not enough: a document that does not make a state is refused like a damaged
+//! one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -49,16 +49,16 @@ struct Document {
     /// Vnodes that have confirmed that they are filled for the present growth.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     growth_filled: Vec<u16>,
-    /// Nodes that have confirmed that it closes.
+    /// Nodes that have confirmed that the growth closes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     growth_known: Vec<String>,
     /// The identity that the cluster had before it lost its log's majority.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     recovered_from: Option<String>,
-    /// The version of the state that it went on with.
+    /// The version of the state that the recovery began with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     recovered_version: Option<u64>,
-    /// Rounds by which tombstones go; none if an earlier version founded the cluster.
+    /// Rounds, which remove tombstones; none if an earlier version founded the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     rounds: Option<RoundsDocument>,
 }
@@ -66,7 +66,7 @@ struct Document {
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TransitionDocument {
-    /// The owner to come of each partition.
+    /// The future owner of each partition.
     target: Vec<String>,
     apart: u16,
 }
@@ -186,7 +186,7 @@ enum StatusDocument {
 #[serde(deny_unknown_fields)]
 struct TypeDocument {
     name: String,
-    /// False as well for a type that is being removed.
+    /// Also false for a type that is being removed.
     active: bool,
     /// The version of the state at which the removal began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -496,7 +496,8 @@ fn bucket_type(document: &TypeDocument) -> Result<(BucketType, BucketTypeEntry),
     Ok((BucketType::from(name(&document.name)?), entry))
 }
 
-/// A partition by its number, for any size of ring: the state refuses one that it does not have.
+/// A partition by its number, for any size of ring. The state refuses a partition that its ring
+/// lacks.
 pub(crate) fn partition(number: u16) -> Result<Partition, DecodeError> {
     Partition::of_number(number).ok_or_else(|| no_partition(number))
 }

@@ -1,4 +1,5 @@
-//! The file that keeps a cluster state: text, so that an operator can read it, yet checked whole.
+//! The file that keeps a cluster state: text that an operator can read, with a checksum over all of
+//! it.
 
 use kvorum_encoding::{checksum, checksum_append, mask_checksum};
 
@@ -9,13 +10,13 @@ pub(crate) const TITLE: &str = "kvorum cluster state, format ";
 /// The reason why a file does not hold a cluster state.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// The file is of a format that a later version writes. Run that version.
+    /// The file has a format of a later version. Run that version.
     #[error("format {got} is newer than {FORMAT}, the newest that this version reads")]
     NewerFormat {
         /// The file's format.
         got: u32,
     },
-    /// The bytes are not those that were written.
+    /// The bytes have changed since they were written.
     #[error("damaged: {what}")]
     Damaged {
         /// The evidence.
@@ -44,7 +45,7 @@ pub(crate) fn encode(document: &[u8]) -> Vec<u8> {
     file
 }
 
-/// The document in the envelope. Any byte that has changed since it was written is found.
+/// The document in the envelope. Detects any changed byte.
 pub(crate) fn decode(file: &[u8]) -> Result<&[u8], DecodeError> {
     if file.is_empty() {
         return Err(DecodeError::damaged("the file is empty"));
@@ -55,8 +56,8 @@ pub(crate) fn decode(file: &[u8]) -> Result<&[u8], DecodeError> {
     };
     let format =
         format_of(line).ok_or_else(|| DecodeError::damaged("the first line is not ours"))?;
-    // There is exactly one right line for a format and a document: comparing it whole leaves no byte
-    // unchecked, the spelling of the numbers included.
+    // A format and a document determine the line. Comparing the whole line checks every byte, also
+    // the spelling of the numbers.
     if line != first_line(format, document).as_bytes() {
         let what = format!(
             "checksum or length does not match the {} bytes found",

@@ -1,10 +1,10 @@
 //! The agreed state of a single node: one file, and the generation before it.
 //!
-//! A state is written to a temporary name, synced, renamed into place, and the directory synced: a
-//! crash leaves the old or the new one whole. The generation before is kept the same way, in case
-//! the newest cannot be read (a full disk has left Riak with an empty ring file, and so a node without
-//! its cluster). A damaged file never leads to a new cluster: that takes a call of
-//! [`LocalState::create`] over a directory that holds neither file.
+//! A state is written to a temporary name, synced and renamed into place, and the directory is
+//! synced: a crash leaves the old or the new state intact. The generation before is kept the same
+//! way, in case the newest cannot be read. In Riak, a full disk could leave an empty ring file, and
+//! so a node without its cluster. A damaged file never leads to a new cluster:
+//! [`LocalState::create`] needs a directory with neither file.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -27,8 +27,8 @@ const NEWEST: &str = "cluster";
 const PREVIOUS: &str = "cluster.previous";
 const DAMAGED: &str = "cluster.damaged";
 
-/// Far more than the largest ring with a million custom buckets needs; a bound on the memory that a
-/// damaged length can make us allocate.
+/// Far more than the largest ring with a million custom buckets needs. It bounds the memory
+/// allocated for a damaged length.
 pub(crate) const FILE_BYTES_MAX: u64 = 1 << 28;
 
 /// The start of a new cluster of one. Identities are drawn by the caller.
@@ -42,7 +42,7 @@ pub struct Founding {
     pub node: NodeId,
     /// This node as a member; its name is the configured one.
     pub member: Member,
-    /// The number of partitions, for ever.
+    /// The number of partitions, which never changes.
     pub ring_size: RingSize,
 }
 
@@ -56,11 +56,11 @@ pub struct LocalState {
     proposing: Mutex<()>,
 }
 
-/// An opened state, and notes for the operator on the way it was found.
+/// An opened state, and a note for the operator if a file could not be read.
 pub struct Opened {
     /// The state.
     pub state: LocalState,
-    /// Present when one of the two files could not be read. To be logged as a warning.
+    /// Present when one of the two files could not be read. The caller logs it as a warning.
     pub note: Option<OpenNote>,
 }
 
@@ -71,9 +71,9 @@ pub struct OpenNote {
     pub file: PathBuf,
     /// The reason.
     pub reason: Unreadable,
-    /// The copy that is kept for inspection, if there was anything to keep.
+    /// The unreadable file, kept for inspection, if there was one.
     pub kept_as: Option<PathBuf>,
-    /// The version of the state that is used instead, when it may be an older one.
+    /// The version of the state that is used instead, if it may be an older state.
     pub older_version: Option<u64>,
     /// The reason why the file could not be written again, if it could not.
     pub not_restored: Option<ProposeError>,
@@ -85,7 +85,7 @@ pub enum Unreadable {
     /// The file is missing.
     #[error("it is missing")]
     Missing,
-    /// It can be read, but its bytes have changed.
+    /// The file can be read, but its bytes have changed.
     #[error(transparent)]
     Damaged(DecodeError),
     /// The disk returned an error.
@@ -114,10 +114,10 @@ pub enum OpenError {
         directory: PathBuf,
         /// The reason why the newest generation cannot be read.
         newest: Box<Unreadable>,
-        /// The reason why the one before cannot be read.
+        /// The reason why the previous generation cannot be read.
         previous: Box<Unreadable>,
     },
-    /// A later version wrote it. Run that version, or one after it.
+    /// A later version wrote the file. Run that version or a newer one.
     #[error("{}: {error}", file.display())]
     NewerFormat {
         /// The file.
@@ -141,10 +141,10 @@ pub enum OpenError {
         /// The name in the configuration.
         configured: String,
     },
-    /// A cluster state is there already, readable or not.
+    /// The directory has a cluster state already, readable or not.
     #[error("{} exists already", file.display())]
     AlreadyExists {
-        /// The file that is in the way.
+        /// The existing file.
         file: PathBuf,
     },
     /// The disk returned an error.
@@ -193,8 +193,8 @@ impl LocalState {
         })
     }
 
-    /// Founds a cluster of one in `directory`, which is created if need be and must hold no cluster
-    /// state, not even a damaged one.
+    /// Founds a cluster of one in `directory`, which must hold no cluster state, not even a damaged
+    /// one. The directory is created if it is missing.
     pub fn create(
         disk: Arc<dyn Disk>,
         directory: &Path,
@@ -221,7 +221,7 @@ impl LocalState {
         Ok(Self::new(disk, directory, node, state))
     }
 
-    /// The identity of the node that this process is.
+    /// The identity of this node.
     pub fn this_node(&self) -> NodeId {
         self.this_node
     }
@@ -236,8 +236,8 @@ impl LocalState {
         }
     }
 
-    /// Keeps the unreadable file aside and writes the state in its place. The node can run without, so
-    /// a failure is reported in the note and not returned as an error.
+    /// Sets the unreadable file aside and writes the state in its place. The node can run without
+    /// that, so a failure is only reported in the note.
     fn restore(&self, file: PathBuf, reason: Unreadable, older_version: Option<u64>) -> OpenNote {
         let (kept_as, not_restored) = match self.put_aside(&file, &reason) {
             Ok(kept_as) => (kept_as, self.rewrite(&file).err()),
@@ -273,7 +273,7 @@ impl LocalState {
         let (Ok(before), Ok(after)) = (encode(before), encode(after)) else {
             return Err(ProposeError::Unwritable);
         };
-        // Each step leaves both files whole, and one of them with a state that was agreed.
+        // Each step leaves both files intact, and one of them with an agreed state.
         replace_file(&*self.disk, &self.directory.join(PREVIOUS), &before)?;
         replace_file(&*self.disk, &self.directory.join(NEWEST), &after)?;
         Ok(())
@@ -303,8 +303,8 @@ impl AgreedState for LocalState {
     }
 }
 
-/// Reads one generation. An error that another generation can make good is the inner one; any other (a
-/// format from the future, a file that may not be read) is the outer one.
+/// Reads one generation. The inner error means that the other generation can serve. The outer error
+/// is any other, such as a later format or a missing permission.
 fn load(
     disk: &dyn Disk,
     file: &Path,

@@ -1,8 +1,8 @@
-//! The steps by which a committed plan is carried out, as commands of the log.
+//! The steps that carry out a committed plan, as commands of the log.
 //!
-//! Each names the epoch at which it was decided: a confirmation that comes twice, or late, changes
-//! nothing. The next step ([`ClusterState::next_moves`], [`ClusterState::next_growth`]) follows from
-//! the state; the leader proposes it.
+//! Each step names the epoch at which it was decided, so a repeated or late confirmation changes
+//! nothing. The next step ([`ClusterState::next_moves`], [`ClusterState::next_growth`]) follows
+//! from the state; the leader proposes it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub enum MoveStep {
     Begin,
     /// The target has all data, so the move begins to close.
     Close,
-    /// The source has learned of the closing, so the move is done.
+    /// The source has confirmed the closing, so the move is done.
     Settle,
     /// The partition stays where it is.
     Abandon,
@@ -30,27 +30,29 @@ pub enum MoveStep {
 /// A step of a change of the number of replicas, or of the detours of lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GrowthStep {
-    /// Begins the change to this number of replicas, or, if it is the present number, of the detours.
+    /// Begins the change to this number of replicas. With the present number, begins a change of
+    /// the detours.
     Begin(u16),
     /// Every new replica has all data, so the change begins to close.
     Close,
-    /// Every node has learned of the closing, so the change is done.
+    /// Every node has confirmed the closing, so the change is done.
     Settle,
     /// The change is given up.
     Abandon,
-    /// One vnode has the keys that it newly needs. When all have, reads ask the new lists.
+    /// One vnode has all keys of the new lists. When all vnodes have theirs, reads ask the new
+    /// lists.
     Filled {
         /// The vnode.
         partition: Partition,
         /// Its epoch when it began to fill.
         at: Epoch,
     },
-    /// A node has durably learned that the old lists are no longer read. When all that own partitions
-    /// have, only the new ones count.
+    /// A node has stored that reads no longer ask the old lists. When all owners of partitions
+    /// have, only the new lists count.
     Known {
         /// The node.
         node: NodeId,
-        /// The epoch of partition 0 that it has learned: it rises with every step.
+        /// The epoch of partition 0 in the node's state: it rises with every step.
         at: Epoch,
     },
 }
@@ -89,7 +91,7 @@ impl Content {
         Ok(())
     }
 
-    /// Takes a step if the number of replicas is still as it was decided.
+    /// Takes a step if the number of replicas is still the one at which the step was decided.
     pub(crate) fn growth_step(&mut self, from: u16, step: GrowthStep) -> Result<(), Refusal> {
         let begins = matches!(step, GrowthStep::Begin(_));
         if self.ring.replicas_max() != from || (begins && self.transition.is_some()) {
@@ -119,7 +121,7 @@ impl Content {
         Ok(())
     }
 
-    /// True when this was the last vnode.
+    /// True when this was the last missing vnode.
     fn confirm_filled(
         &mut self,
         ring: &Ring,
@@ -135,7 +137,7 @@ impl Content {
         Ok(ring.size().partitions().all(|it| filled.contains(&it)))
     }
 
-    /// True when this was the last node.
+    /// True when this was the last missing node.
     fn confirm_known(&mut self, ring: &Ring, node: NodeId, at: Epoch) -> Result<bool, Refusal> {
         for first in ring.size().partitions().take(1) {
             check_growth(ring, Phase::Closing, first, at)?;
@@ -164,8 +166,8 @@ fn check_growth(ring: &Ring, phase: Phase, partition: Partition, at: Epoch) -> R
 }
 
 impl ClusterState {
-    /// The moves that may begin now, with the epochs to name; at most `count` are under way at once. No move
-    /// begins while the number of replicas changes.
+    /// The moves that may begin now, with the epochs that their steps name; at most `count` are
+    /// under way at once. No move begins while the number of replicas changes.
     pub fn next_moves(&self, count: usize) -> Vec<(Partition, Epoch)> {
         let ring = self.ring();
         let transition = self.transition().filter(|_| ring.growth().is_none());
@@ -179,9 +181,9 @@ impl ClusterState {
             .collect()
     }
 
-    /// The number of replicas to change to now, by one from the present: the number of members that own
-    /// partitions, or the number that buckets require if that is less. The present number if it is right and
-    /// lists need other detours for it. Only when nothing else moves.
+    /// The next number of replicas, one step from the present number. The goal is the number of
+    /// partition owners, or the number that buckets require if this is smaller. The present number
+    /// means that lists need other detours. `None` while anything moves.
     pub fn next_growth(&self) -> Option<u16> {
         let ring = self.ring();
         if self.transition().is_some() || ring.growth().is_some() || !ring.moves().is_empty() {
@@ -193,18 +195,18 @@ impl ClusterState {
         let present = ring.replicas_max();
         match wanted.cmp(&present) {
             std::cmp::Ordering::Greater => Some(present + 1),
-            // A smaller n_val needs no step: lists are cut by it. Fewer owners do.
+            // Fewer owners need a step. A smaller n_val needs none: it cuts the lists.
             std::cmp::Ordering::Less if owners < present => Some(present - 1),
             _ => (ring.detours_for(present) != *ring.detours()).then_some(present),
         }
     }
 
-    /// While the number of replicas changes: the vnodes that have received their new keys.
+    /// The vnodes that have received their new keys, while the number of replicas changes.
     pub fn growth_filled(&self) -> &BTreeSet<Partition> {
         &self.content.growth_confirmed.filled
     }
 
-    /// While a change of the number of replicas closes: the nodes that have confirmed it.
+    /// The nodes that have confirmed the close, while a change of the number of replicas closes.
     pub fn growth_known(&self) -> &BTreeSet<NodeId> {
         &self.content.growth_confirmed.known
     }

@@ -1,8 +1,8 @@
-//! Names of arbitrary bytes as text: printable bytes as they are, all others escaped, so the text is exact.
+//! Names of arbitrary bytes as exact text: printable bytes are kept, all others are escaped.
 
 use std::fmt::Write;
 
-/// Printable ASCII as it is, `%` and every other byte as `%` and two hexadecimal digits.
+/// Keeps printable ASCII except `%`; writes all other bytes as `%` and two hexadecimal digits.
 pub(crate) fn to_text(name: &[u8]) -> String {
     let mut text = String::with_capacity(name.len());
     for byte in name {
@@ -30,7 +30,7 @@ pub(crate) fn from_text(text: &str) -> Option<Vec<u8>> {
             rest = after;
         }
     }
-    // One name has one text: any other spelling was not written here.
+    // A name has one text only: `to_text` never writes another spelling.
     (to_text(&name) == text).then_some(name)
 }
 

@@ -1,9 +1,9 @@
-//! The result of staged changes: the members and the ring that come out, and the partitions that move.
+//! The result of staged changes: the future members and ring, and the partitions that move.
 //!
-//! A plan follows from the state alone, so every member computes the same one. It has a name, and a
-//! commit names the plan that its operator has seen. If anything that the plan decides has changed
-//! since, the names differ and nothing is committed. Other changes leave the plan as it is: a member
-//! that was down is back, or listens elsewhere, or a move that is called off anyway takes a step.
+//! A plan follows from the state alone, so every member computes the same one. A plan has a name,
+//! and a commit names the plan that its operator has seen. If the plan's decisions have changed
+//! since, the names differ and nothing is committed. Other changes do not change the name: a member
+//! is back or has a new address, or a move that the plan cancels takes a step.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,25 +13,25 @@ use crate::content::{Content, Member, MemberStatus};
 use crate::staged_change::StagedChange;
 use crate::state::ClusterState;
 
-/// This many consecutive partitions are kept on distinct nodes if possible, at any largest n_val:
-/// Riak's `target_n_val`.
+/// The number of consecutive partitions kept on distinct nodes if possible, even if every n_val is
+/// smaller: Riak's `target_n_val`.
 pub const TARGET_N_VAL: u16 = 4;
 
 /// The result of a commit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// The plan's name, to be given to the commit.
+    /// The plan's name, which the commit repeats.
     pub id: u32,
-    /// The members once it is committed.
+    /// The members after the commit.
     pub members: BTreeMap<NodeId, Member>,
-    /// Owner of each partition once everything has moved.
+    /// The owner of each partition after all moves.
     pub target: Ring,
     /// Partitions with their old and new owners.
     pub transfers: Vec<Transfer>,
-    /// The partitions whose owner changes at once and without a transfer, because it is removed by
-    /// force: their replicas have to be repaired.
+    /// The partitions whose owner is removed by force. They change owners at once without a
+    /// transfer, and have to be repaired.
     pub lost: Vec<Partition>,
-    /// Partitions with two replicas that will be on one node.
+    /// Partitions that will have two replicas on one node.
     pub crowded: Vec<Partition>,
 }
 
@@ -55,7 +55,7 @@ pub enum PlanError {
     /// The last commit is still being carried out.
     #[error("The ring is not ready: {partitions} partitions have still to move")]
     RingNotReady {
-        /// Their number.
+        /// The number of partitions that still move.
         partitions: usize,
     },
     /// No member would be left to own partitions.
@@ -65,13 +65,14 @@ pub enum PlanError {
 
 impl Plan {
     /// The name of the plan: a checksum over staged changes, claimants, present and future owners,
-    /// which the operator sees.
+    /// and crowded partitions.
     fn name(&self, content: &Content) -> u32 {
         let owners =
             |ring: &Ring| -> Vec<NodeId> { ring.partitions().map(|(_, owner, _)| owner).collect() };
         let claimants: Vec<Claimant> = self.members.iter().filter_map(claimant).collect();
-        // Earlier versions refuse a plan while the number of replicas changes. The commits in a log that
-        // they refused name no plan of this version, and stay refused when the log is read again.
+        // Earlier versions refuse a plan while the number of replicas changes. Commits in the log
+        // that they refused name no plan of this version. So these commits stay refused when the
+        // log is read again.
         let is_growing = content.ring.growth().is_some() && !is_rescue(content);
         let growing = if is_growing { " growing" } else { "" };
         let text = format!(
@@ -123,7 +124,7 @@ impl ClusterState {
         Ok(plan)
     }
 
-    /// Partitions of which two replicas are on one node, even with detours.
+    /// Partitions with two replicas on one node, even with detours.
     fn crowded_in(&self, target: &Ring) -> Vec<Partition> {
         let n = u16::try_from(self.n_val_max()).unwrap_or(u16::MAX);
         let detours = target.detours_for(n);
@@ -131,16 +132,16 @@ impl ClusterState {
         spread.crowded(n)
     }
 
-    /// Distance between replicas on one node, and between moves at a time: the largest n_val of any
-    /// bucket, and at least the target.
+    /// The least distance between replicas on one node, and between simultaneous moves: the largest
+    /// n_val of any bucket, and at least [`TARGET_N_VAL`].
     pub(crate) fn spacing(&self) -> u16 {
         let largest = u16::try_from(self.n_val_max()).unwrap_or(u16::MAX);
         largest.max(TARGET_N_VAL)
     }
 }
 
-/// True when all staged changes are removals of nodes that are gone for good. Moves under way may wait
-/// for one of them, so such a plan does not wait for moves.
+/// True when the plan only removes or replaces nodes that are gone for good. Moves under way may
+/// wait for such a node, so the plan does not wait for moves.
 pub(crate) fn is_rescue(content: &Content) -> bool {
     let staged = &content.staged;
     let replaces = |node| staged.values().any(|it| it.replacement() == Some(node));
@@ -205,7 +206,7 @@ fn target(
     claimed.map_err(|_| PlanError::NoNodeLeft)
 }
 
-/// A member's claim. One that is marked as down keeps its partitions: it may come back.
+/// A member's claim. A member that is marked as down keeps its partitions: it may come back.
 fn claimant((node, member): (&NodeId, &Member)) -> Option<Claimant> {
     let claims = matches!(member.status, MemberStatus::Valid | MemberStatus::Down);
     (claims && member.weight > 0).then(|| Claimant {

@@ -1,10 +1,11 @@
-//! A cluster whose log has lost its majority for good: the same state under another identity.
+//! Recovery of a cluster whose log has lost its majority for good: the same state under a new
+//! identity.
 //!
-//! The remaining members go on with the last state that they have. It is never certain that the
-//! lost voters stay away, and their last agreed commands may be missing here. So the cluster gets
-//! another identity, by which its connections refuse the lost voters from then on. Remaining
-//! members take the identity over one by one. Only a member whose state is not newer than that of
-//! the recovery may do so: anything newer would be undone.
+//! The remaining members continue with their last state. The lost voters may come back, and may
+//! have agreed commands that are missing here. So the cluster gets a new identity, and its
+//! connections refuse the lost voters from then on. Remaining members adopt the identity one by
+//! one. A member may do so only if its state is not newer than the state of the recovery: newer
+//! changes would be undone.
 
 use kvorum_ring::NodeId;
 
@@ -14,7 +15,7 @@ use crate::state::ClusterState;
 
 impl ClusterState {
     /// This state as the first state of a recovered cluster with `survivor` as the only voter. All
-    /// others count as down until they take the identity over: they do not vote, and keep their
+    /// other members count as down until they adopt the identity: they do not vote, and keep their
     /// partitions.
     #[must_use]
     pub fn recovered(&self, id: ClusterId, survivor: NodeId) -> Self {
@@ -38,7 +39,7 @@ impl ClusterState {
         Self::from_content(content)
     }
 
-    /// The recovery of this cluster, if it lost its log's majority once.
+    /// The recovery of this cluster after a loss of its log's majority, if there was one.
     pub fn recovery(&self) -> Option<Recovery> {
         self.content.recovery
     }

@@ -15,7 +15,7 @@ pub enum Refusal {
     /// No active bucket type has this name.
     #[error(transparent)]
     UnknownBucketType(#[from] UnknownBucketType),
-    /// Properties are wrong, or forbidden with the others.
+    /// Properties are invalid, alone or in combination.
     #[error("Invalid bucket properties: {0}")]
     InvalidProperties(#[from] PropertyErrors),
     /// The properties of a type would contradict those of a bucket in it.
@@ -35,7 +35,7 @@ pub enum Refusal {
     /// A type cannot be created again once it is active.
     #[error("already_active")]
     TypeAlreadyActive,
-    /// The type is being removed; until that has ended it cannot be created.
+    /// The type is being removed, and cannot be created until the removal has ended.
     #[error(
         "{bucket_type} is being removed: `kvorum admin bucket-type remove` completes that, and \
          `bucket-type activate` cancels it"
@@ -44,13 +44,14 @@ pub enum Refusal {
         /// The name.
         bucket_type: BucketType,
     },
-    /// A removal was taken back, or begun anew, since its end was decided.
+    /// A removal was cancelled, or begun again, since its end was decided.
     #[error("the removal of {bucket_type} was cancelled meanwhile; remove it again")]
     RemovalOvertaken {
         /// The name.
         bucket_type: BucketType,
     },
-    /// No bucket type is removed while partitions move: a key could pass by the nodes that are asked for it.
+    /// No bucket type is removed while partitions move: a key could move to a node that has already
+    /// been asked.
     #[error("partitions move; remove it when `kvorum admin ring-status` shows that all is settled")]
     RingMoves,
     /// The default type is not removed.
@@ -62,13 +63,13 @@ pub enum Refusal {
         /// The name.
         bucket_type: BucketType,
     },
-    /// `default` is there from the start, `any` is reserved, and a name must not be empty.
+    /// `default` always exists, `any` is reserved, and a name must not be empty.
     #[error("'{bucket_type}' cannot be the name of a bucket type")]
     ReservedTypeName {
         /// The name.
         bucket_type: BucketType,
     },
-    /// The default type is not changed as a type; its defaults are configured.
+    /// The default type cannot be changed as a type; its defaults are configured.
     #[error("Invalid bucket properties: no_default_update")]
     DefaultType,
     /// A bucket's name must not be empty.
@@ -117,29 +118,29 @@ pub enum Refusal {
     /// A step of a move does not fit.
     #[error(transparent)]
     Move(#[from] MoveError),
-    /// The partition has moved on since a step was decided.
+    /// The partition's epoch has changed since the step was decided.
     #[error("the partition is at epoch {expected}, and the step is of epoch {got}")]
     OtherEpoch {
-        /// Its epoch.
+        /// The partition's epoch.
         expected: Epoch,
-        /// The step's.
+        /// The step's epoch.
         got: Epoch,
     },
-    /// Another partition moves that could be in one preference list with this one.
+    /// Another partition that could be in one preference list with this one is moving.
     #[error("partition {partition} cannot move while partition {moving} does")]
     TooClose {
-        /// The partition that was to move.
+        /// The partition of the step.
         partition: Partition,
-        /// The one that moves.
+        /// The moving partition.
         moving: Partition,
     },
-    /// It fitted the state that was known here, and was refused when it was agreed.
+    /// The command fitted this node's state, and was refused when it was agreed.
     #[error("{reason}")]
     Overtaken {
-        /// The reason of the refusal.
+        /// The reason for the refusal.
         reason: String,
     },
-    /// A round is not announced, or raises no watermark.
+    /// A round is not announced, or does not raise its watermark.
     #[error(transparent)]
     Round(#[from] RoundRefusal),
     /// A partition would change hands without a higher epoch, or fall back to a lower one.
@@ -156,25 +157,25 @@ pub enum StagingRefusal {
     /// The node is not a member.
     #[error("not_member")]
     NotMember,
-    /// It is leaving already.
+    /// The node is leaving already.
     #[error("already_leaving")]
     AlreadyLeaving,
     /// No member would be left.
     #[error("only_member")]
     OnlyMember,
-    /// The replacement does not join, or owns partitions.
+    /// The replacement is not joining, or owns partitions.
     #[error("invalid_replacement")]
     InvalidReplacement,
-    /// The replacement replaces another node.
+    /// The replacement already replaces another node.
     #[error("already_replacement")]
     AlreadyReplacement,
-    /// A node of weight 0 can hold nothing: let it leave.
+    /// A node of weight 0 can hold no partitions: let it leave.
     #[error("a weight must be above 0; let the node leave instead")]
     NoWeight,
     /// There is no plan to commit.
     #[error("{0}")]
     NoPlan(#[from] PlanError),
-    /// The plan is another one than the operator has seen.
+    /// The plan is not the one that the operator has seen.
     #[error("The plan has changed; look at it again")]
     PlanChanged,
 }

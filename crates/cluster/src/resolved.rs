@@ -1,4 +1,4 @@
-//! Every layer of properties resolved once, when the state is made, instead of on each request.
+//! Properties resolved over all layers once, when the state is made, instead of on each request.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -62,8 +62,8 @@ impl Resolved {
         self.all().map(|it| it.n_val).max().unwrap_or(1)
     }
 
-    /// The properties of all types, and of all buckets with properties of their own; those of types that
-    /// are being removed too, so that nothing moves before they are gone.
+    /// The properties of all types, and of all buckets with properties of their own. Types that are
+    /// being removed are included, so that their data stays in place.
     pub(crate) fn all(&self) -> impl Iterator<Item = &BucketProperties> {
         let types = self.typed.values().chain(self.leaving.values());
         let types = types.chain([&self.untyped]);
@@ -81,7 +81,7 @@ impl Resolved {
         Ok(self.resolved_type(bucket_type)?.of_bucket(bucket))
     }
 
-    /// Also for a type that is being removed.
+    /// Works also for a type that is being removed.
     pub(crate) fn of_stored_bucket(
         &self,
         bucket_type: &BucketType,
@@ -90,7 +90,7 @@ impl Resolved {
         Ok(self.stored_type(bucket_type)?.of_bucket(bucket))
     }
 
-    /// Also for a type that is being removed.
+    /// Works also for a type that is being removed.
     pub(crate) fn of_stored_type(
         &self,
         bucket_type: &BucketType,

@@ -1,7 +1,7 @@
 //! Changes that wait for a commit, and the rules of staging them.
 //!
-//! Operators stage changes one by one, look at the plan that they make together, and commit it.
-//! Nothing moves before. A node that joins needs no entry here: it is a member with the status
+//! Operators stage changes one by one, review the resulting plan, and commit it. Nothing moves
+//! before the commit. A node that joins needs no entry here: it is a member with the status
 //! [`MemberStatus::Joining`] until the commit.
 
 use std::collections::BTreeSet;
@@ -31,7 +31,7 @@ impl Content {
             return Ok(());
         }
         let leaves = matches!(member.status, MemberStatus::Leaving | MemberStatus::Exiting);
-        // A member that leaves may be gone for good before it is through.
+        // A leaving member may fail for good before it has left.
         if leaves && *change != StagedChange::ForceRemove {
             return Err(StagingRefusal::AlreadyLeaving);
         }
@@ -69,7 +69,7 @@ impl Content {
         Ok(())
     }
 
-    /// Forgets all staged changes; a node that was to join is no longer a member.
+    /// Drops all staged changes; a joining node is no longer a member.
     pub(crate) fn clear_staged(&mut self) {
         self.staged.clear();
         self.members
@@ -99,11 +99,12 @@ impl Content {
         Ok(())
     }
 
-    /// Ends changes under way that would wait for a removed node, or be undone by the plan.
+    /// Ends changes under way that would wait for a removed node, or that the plan would undo.
     ///
-    /// A move to such a node goes back to its source, even from its last phase: until it settles, writes need
-    /// their quorums in the old list as well, so that nothing is missing there. A closing move from such a
-    /// node settles: the receiver has everything, and every node refuses its source.
+    /// A move to a removed node goes back to its source, even from its last phase: until it
+    /// settles, writes also need their quorums in the old list, so the source lacks nothing. A
+    /// closing move from a removed node settles: the receiver has everything, and every node
+    /// refuses the source.
     fn call_off(&self, ring: &mut Ring, plan: &Plan) -> Result<(), Refusal> {
         let is_gone = |node: NodeId| !plan.members.contains_key(&node);
         let moves: Vec<(Partition, Move)> = ring.moves().iter().map(|(p, it)| (*p, *it)).collect();
@@ -115,8 +116,9 @@ impl Content {
                 ring.settle_move(partition)?;
             }
         }
-        // A change of the number of replicas starts again when a node is gone. A change to fewer replicas is
-        // not waited for: the plan may need as many as there are. All others end before anything moves.
+        // A change of the number of replicas starts again when a node is removed. The plan does not
+        // wait for a change to fewer replicas: it may need the present number. All other changes
+        // end before anything moves.
         let is_off = |growth: &Growth| {
             let is_fewer = growth.to < ring.replicas_max();
             growth.phase == Phase::Filling && (is_fewer || is_rescue(self))

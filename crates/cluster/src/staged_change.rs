@@ -12,21 +12,21 @@ pub enum StagedChange {
         /// The node that takes its place.
         by: NodeId,
     },
-    /// Is gone for good: others take its partitions as they are, empty.
+    /// Is gone for good: others take its partitions, empty.
     ForceRemove,
     /// Is gone for good: a node that joins takes its partitions, empty.
     ForceReplace {
         /// The node that takes its place.
         by: NodeId,
     },
-    /// Stands in another rack, room or zone.
+    /// Is in another rack, room or zone.
     Location(Option<String>),
     /// Has another share of the ring.
     Weight(u32),
 }
 
 impl StagedChange {
-    /// The word that operators use for it.
+    /// The operators' word for the change.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Leave => "leave",

@@ -122,7 +122,7 @@ impl ClusterState {
         &self.content.types
     }
 
-    /// Names of types that were removed. Stores may have tombstones of them, also where one of them was
+    /// Names of types that were removed. Stores may have tombstones of them, even if a type was
     /// created again.
     pub fn removed_types(&self) -> &BTreeSet<BucketType> {
         &self.content.removed_types
@@ -148,7 +148,7 @@ impl ClusterState {
             })
     }
 
-    /// The properties that count for a bucket. Cheap: every request asks.
+    /// The properties of a bucket. Cheap, since every request needs them.
     pub fn properties(
         &self,
         bucket_type: &BucketType,
@@ -157,8 +157,8 @@ impl ClusterState {
         self.resolved.of_bucket(bucket_type, bucket)
     }
 
-    /// The properties by which the stored objects of a bucket are placed and merged. Requests do not find a
-    /// type that is being removed, and this does: a removal that is taken back has moved nothing.
+    /// The properties that decide how the stored objects of a bucket are placed and merged. Unlike
+    /// requests, this finds a type that is being removed, so a cancelled removal has moved nothing.
     pub fn stored_properties(
         &self,
         bucket_type: &BucketType,
@@ -167,7 +167,8 @@ impl ClusterState {
         self.resolved.of_stored_bucket(bucket_type, bucket)
     }
 
-    /// The same for the buckets of a type that have no properties of their own.
+    /// Like [`ClusterState::stored_properties`], for the buckets of a type that have no properties
+    /// of their own.
     pub fn stored_type_properties(
         &self,
         bucket_type: &BucketType,

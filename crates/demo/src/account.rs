@@ -1,28 +1,27 @@
-//! The load's account: every acknowledged write, and the results of its reads. Pure.
+//! The account of the load: all acknowledged writes, and the results of reads. Pure.
 //!
-//! A read that begins while the cluster is whole is held to every acknowledged write. Even then a node
-//! may be taken to be down for a moment and a read miss the writes at its stand-in. So a write that one
-//! read misses is looked for again, and counts as lost when it is still missing then. The last reading
-//! decides.
+//! A read that begins while the cluster is whole has to show every acknowledged write. Even then a
+//! node may count as down for a moment, and a read may miss the writes at its stand-in. So a missed
+//! write is looked up again, and counts as lost if it is still missing. The last reading decides.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use kvorum_witness::{Ledger, Siblings, Wrong};
 
-/// A key: its writer and its number there.
+/// A key: its writer and its number for that writer.
 pub(crate) type KeyId = (u32, u32);
 
 /// Time after which a missed write has to be found. Hints are handed over within it.
 pub(crate) const SECOND_LOOK: Duration = Duration::from_secs(2);
 
-/// The account of one writer about its keys.
+/// The account of one writer's keys.
 #[derive(Debug, Default)]
 pub(crate) struct Account {
     keys: BTreeMap<KeyId, Ledger>,
-    /// Acknowledged writes that a read missed, and when it was missed first.
+    /// Acknowledged writes that a read missed, each with the time of the first miss.
     missed: BTreeMap<(KeyId, u64), Missed>,
-    /// Violations that no failure excuses, one sentence each.
+    /// Violations that no failure explains, one sentence each.
     findings: Vec<String>,
 }
 
@@ -33,7 +32,7 @@ struct Missed {
 }
 
 impl Account {
-    /// Notes a write that is about to be sent and replaces the siblings read; its number.
+    /// Notes a write that replaces the siblings read, before it is sent; returns its number.
     pub(crate) fn attempt(&mut self, key: KeyId, replaces: Siblings) -> u64 {
         self.keys.entry(key).or_default().attempt(false, replaces)
     }
@@ -43,7 +42,7 @@ impl Account {
         self.keys.entry(key).or_default().acknowledge();
     }
 
-    /// Number of writes of a key, with any outcome.
+    /// The number of writes of a key, with any outcome.
     pub(crate) fn attempts(&self, key: KeyId) -> u64 {
         self.keys.get(&key).map_or(0, Ledger::attempts)
     }
@@ -53,12 +52,13 @@ impl Account {
         self.findings.push(finding);
     }
 
-    /// Holds a read of the whole cluster, begun at `now`, to the acknowledged writes.
+    /// Checks a read that began at `now`, while the cluster was whole, against the acknowledged
+    /// writes.
     pub(crate) fn judge(&mut self, key: KeyId, siblings: &Siblings, now: Duration) {
         let verdict = self.verdict(key, siblings);
         let is_lost = |wrong: &Wrong| matches!(wrong, Wrong::Lost(_));
         let (lost, others): (Vec<Wrong>, Vec<Wrong>) = verdict.into_iter().partition(is_lost);
-        // Older values appear in a read that misses newer ones, and disappear with the next read.
+        // A read that misses newer values shows older ones, which disappear with the next read.
         if lost.is_empty() {
             self.findings
                 .extend(others.iter().map(|it| finding(key, *it)));
@@ -76,13 +76,13 @@ impl Account {
         }
     }
 
-    /// The violations of a key that holds `siblings`.
+    /// The violations of a key with `siblings`.
     pub(crate) fn verdict(&self, key: KeyId, siblings: &Siblings) -> Vec<Wrong> {
         let ledger = self.keys.get(&key);
         ledger.map_or_else(Vec::new, |ledger| ledger.judge(siblings))
     }
 
-    /// A key with a write that the first look missed, when the second look is due.
+    /// A key with a missed write whose second look is due.
     pub(crate) fn second_look(&self, now: Duration) -> Option<KeyId> {
         let missed = self.missed.iter();
         let mut due = missed
@@ -95,7 +95,7 @@ impl Account {
         self.missed.values().filter(|it| it.is_lost).count() as u64
     }
 
-    /// Violations that no failure excuses.
+    /// Violations that no failure explains.
     pub(crate) fn findings(&self) -> &[String] {
         &self.findings
     }

@@ -1,4 +1,4 @@
-//! The command: its arguments, the parts that it makes and removes, and its last lines.
+//! The command: its arguments, its setup and cleanup, and its last lines.
 
 use std::io::{IsTerminal as _, Write};
 use std::num::NonZeroUsize;
@@ -20,7 +20,7 @@ use crate::script::Script;
 const DURATION: Duration = Duration::from_secs(120);
 /// Time for the runtime to shut down; the rest is left to the end of the process.
 const SHUT_DOWN_MAX: Duration = Duration::from_secs(2);
-/// As a shell has it for a program that SIGINT ended.
+/// The exit code of shells for a program that SIGINT ended.
 const INTERRUPTED: u8 = 130;
 /// Number of findings that are printed one by one.
 const FINDINGS_SHOWN: usize = 10;
@@ -46,10 +46,10 @@ pub struct DemoArguments {
     json: bool,
 }
 
-/// Plays the demo. The code is a success only when nothing was lost.
+/// Plays the demo. The exit code is a success only if nothing was lost.
 ///
 /// # Errors
-/// If nodes cannot be started, or something is left behind.
+/// If nodes cannot be started, or files are left behind.
 pub fn execute(arguments: &DemoArguments, program: &Program) -> anyhow::Result<ExitCode> {
     let is_screen = !arguments.plain && !arguments.json && std::io::stdout().is_terminal();
     let has_keys = is_screen && std::io::stdin().is_terminal();
@@ -85,7 +85,7 @@ pub fn execute(arguments: &DemoArguments, program: &Program) -> anyhow::Result<E
 }
 
 impl DemoArguments {
-    /// All nodes are on this machine: each has its share of the cores.
+    /// The workers of each node: its share of this machine's cores.
     fn workers_of_each(&self) -> NonZeroUsize {
         let cores = thread::available_parallelism().map_or(1, usize::from);
         ProductionOptions::workers_of_each(cores, self.nodes as usize)
@@ -123,7 +123,7 @@ impl Drop for EndOfNodes {
     }
 }
 
-/// The last words for programs.
+/// The result for programs.
 fn as_json(ending: &Ending) -> serde_json::Value {
     serde_json::json!({
         "acknowledged": ending.acknowledged,
@@ -137,7 +137,7 @@ fn as_json(ending: &Ending) -> serde_json::Value {
     })
 }
 
-/// The last words; the last line is the one that counts.
+/// Prints the result; the last line is the verdict.
 fn print_ending(ending: &Ending, out: &mut impl Write) {
     let mut text = String::new();
     for finding in ending.findings.iter().take(FINDINGS_SHOWN) {

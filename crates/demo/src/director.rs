@@ -1,4 +1,4 @@
-//! The director: has the play performed, watches, and shows. The decisions are made elsewhere.
+//! The director: carries out the play, observes, and shows. Other modules make the decisions.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,15 +20,15 @@ use crate::show::{Audience, Show};
 
 /// Time between two looks at the script.
 const TICK: Duration = Duration::from_millis(100);
-/// Between two questions to all nodes.
+/// Time between two questions to all nodes.
 const OBSERVATION_PAUSE: Duration = Duration::from_millis(400);
-/// Observations in a row that have to find the cluster whole.
+/// Consecutive observations that have to find the cluster whole.
 const WHOLE_OBSERVATIONS: u32 = 2;
 /// Length of the load after the last cue of a script.
 pub(crate) const AFTER_SCRIPT: Duration = Duration::from_secs(15);
-/// Time for forming the cluster, and for settling in the end.
+/// Time for forming the cluster, and for settling at the end.
 const SETTLE_WAIT: Duration = Duration::from_secs(180);
-/// Time for nodes to notice a cut before a script heals it.
+/// Time for nodes to detect a cut before a script heals it.
 const SILENCE_WAIT: Duration = Duration::from_secs(30);
 
 /// Longer than any show, and short enough to be added to any time.
@@ -40,7 +40,7 @@ pub(crate) struct Play {
     pub(crate) nodes: NodeNumber,
     /// Length of the load.
     pub(crate) length: Duration,
-    /// It goes on when cues of the script are late.
+    /// True if the load lasts longer when cues of the script are late.
     pub(crate) length_follows_script: bool,
     pub(crate) script: Script,
     pub(crate) is_screen: bool,
@@ -74,7 +74,7 @@ enum Event {
     Outcome(Outcome, String),
     /// The nodes' views of the cluster, and the number of disturbances when they were asked.
     Viewed(u64, Views),
-    /// The same of transfers.
+    /// The nodes' transfers, and the number of disturbances when they were asked.
     Transfers(u64, TransfersView),
     ReadBack(Reading),
 }
@@ -88,7 +88,7 @@ pub(crate) async fn play(play: Play, fleet: Fleet) -> anyhow::Result<Ending> {
     let presses = events.clone();
     let (is_screen, has_keys, is_json) = (play.is_screen, play.has_keys, play.is_json);
     let audience = Audience::welcome(is_screen, has_keys, is_json, move |press| {
-        // A receiver that is gone is about to end.
+        // A receiver that has gone is about to end.
         let _heard_or_ending = presses.send(Event::Pressed(press));
     })?;
     let mut director = Director::new(play, fleet, audience, events, heard);
@@ -105,7 +105,7 @@ struct Director {
     load: Option<Load>,
     cues: Vec<Cue>,
     targets: watch::Sender<Targets>,
-    /// The number of the time during which the cluster is whole.
+    /// The number of the present period in which the cluster is whole.
     whole: watch::Sender<Option<u64>>,
     whole_in_a_row: u32,
     wholes: u64,
@@ -114,7 +114,7 @@ struct Director {
     /// The number of disturbances when the nodes were asked.
     viewed_at: u64,
     is_silence_noted: bool,
-    /// The beginning of the load, or of the demo.
+    /// The beginning of the load, or of the demo before that.
     began: Instant,
     findings: Vec<String>,
     events: mpsc::UnboundedSender<Event>,
@@ -230,7 +230,7 @@ impl Director {
         let nodes: Vec<_> = self.targets.borrow().values().copied().collect();
         tokio::spawn(async move {
             let reading = reading_back::read_back(&accounts, &nodes).await;
-            // A receiver that is gone is interrupted.
+            // A receiver that has gone was interrupted.
             let _heard_or_ending = events.send(Event::ReadBack(reading));
         });
         self.load = Some(load);
@@ -251,7 +251,7 @@ impl Director {
         Ok(self.ending(reading))
     }
 
-    /// Goes on until `deadline`, or until it holds that `is_reached`.
+    /// Continues until `deadline`, or until `is_reached` holds.
     async fn until(&mut self, deadline: Instant, is_reached: impl Fn(&Self) -> bool) -> Over {
         let mut tick = tokio::time::interval(TICK);
         loop {
@@ -272,7 +272,7 @@ impl Director {
         }
     }
 
-    /// Goes on while the load is to run; keys may change that time.
+    /// Continues to the end of the load; keys may change that time.
     async fn until_length_is_over(&mut self) -> Over {
         let never = self.began + LENGTH_MAX;
         self.until(never, |director| {
@@ -281,11 +281,11 @@ impl Director {
         .await
     }
 
-    /// True when all is to end at once.
+    /// Handles an event; true when everything has to end at once.
     fn hear(&mut self, event: Event) -> bool {
         match event {
             Event::Pressed(Press::Interrupt) => return true,
-            // There is nothing to be read back yet.
+            // There is nothing to read back yet.
             Event::Pressed(Press::Act(Action::End)) if self.show.phase() == Phase::Forming => {
                 return true;
             }
@@ -332,7 +332,7 @@ impl Director {
         self.show();
     }
 
-    /// Carries out due cues. A cue whose time has not come holds up those behind it.
+    /// Carries out due cues. A cue that is not due blocks all later cues.
     fn follow_cues(&mut self) {
         let elapsed = self.began.elapsed();
         while let Some(cue) = self.cues.first().copied().filter(|cue| cue.at <= elapsed) {
@@ -345,21 +345,22 @@ impl Director {
                 Err(Refusal::No(reason)) => self.note(format!("{}: {reason}", cue.action)),
             }
             self.cues.remove(0);
-            // The load ends now, so it does not go on after this cue as after others.
+            // The load ends now, so this cue does not extend it, unlike others.
             if self.play.length_follows_script && cue.action != Action::End {
                 self.play.length = self.play.length.max(elapsed + AFTER_SCRIPT);
             }
         }
     }
 
-    /// A script does not heal a cut that nodes have not noticed yet, unless they never do.
+    /// True if this cue heals a cut that nodes have not detected yet; scripts wait, but not for
+    /// ever.
     fn is_unseen_cut_healed_by(&self, cue: Cue) -> bool {
         let is_unseen = self.scene.is_cut() && !self.is_silence_noted;
         let is_awaited = self.began.elapsed() < cue.at + SILENCE_WAIT;
         cue.action == Action::Heal && is_unseen && is_awaited
     }
 
-    /// A node that ends by itself is a finding.
+    /// Reports nodes that ended by themselves as findings.
     fn look_after_nodes(&mut self) {
         for node in self.scene.up() {
             let Ok(process) = self.fleet.node(node) else {
@@ -432,17 +433,17 @@ impl Director {
         }
     }
 
-    /// Runs work on another thread, and takes in its outcome as an event.
+    /// Runs work on another thread; its outcome arrives as an event.
     fn report(&self, work: impl FnOnce() -> (Outcome, String) + Send + 'static) {
         let events = self.events.clone();
         tokio::task::spawn_blocking(move || {
             let (outcome, note) = work();
-            // A receiver that is gone is about to end.
+            // A receiver that has gone is about to end.
             let _heard_or_ending = events.send(Event::Outcome(outcome, note));
         });
     }
 
-    /// Has all nodes asked again and again. For transfers, nodes ask one another and wait for nodes that do
+    /// Asks all nodes repeatedly. For transfers, nodes ask one another, and wait for nodes that do
     /// not answer.
     fn observe(&self) {
         self.ask_again_and_again(|fleet, at| Event::Viewed(at, fleet.views()));
@@ -463,14 +464,14 @@ impl Director {
         });
     }
 
-    /// Makes earlier observations void.
+    /// Invalidates earlier observations.
     fn disturb(&mut self) {
         self.disturbances.fetch_add(1, Ordering::SeqCst);
         self.whole_in_a_row = 0;
         self.whole.send_replace(None);
     }
 
-    /// Decides if the cluster is whole, by the nodes' answers since the last disturbance.
+    /// Decides whether the cluster is whole, from the nodes' answers since the last disturbance.
     fn judge_whole(&mut self, reported_at: u64) {
         let now = self.disturbances.load(Ordering::SeqCst);
         let is_current = reported_at == now && self.viewed_at == now;
@@ -489,7 +490,7 @@ impl Director {
         }
     }
 
-    /// Notes once in each cut that the nodes have noticed it.
+    /// Notes, once for each cut, that the nodes have detected it.
     fn note_silence(&mut self) {
         let is_cut = self.scene.is_cut();
         let knows = |node: &NodeNumber| {
@@ -513,7 +514,7 @@ impl Director {
         hindrance.unwrap_or_else(|| self.observation.hindrance(&nodes))
     }
 
-    /// Gives the load the nodes that it may ask.
+    /// Sets the nodes that the load may ask.
     fn retarget(&self) {
         let up = self.scene.up().into_iter();
         let address = |node| Some((node, self.fleet.node(node).ok()?.protobuf));

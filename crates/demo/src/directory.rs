@@ -1,6 +1,7 @@
 //! The directory of the nodes' data, which is removed with the demo.
 //!
-//! A demo that was killed cannot remove its own; the next one does. A lock marks those in use.
+//! A demo that was killed cannot remove its directory; the next demo does. A lock marks directories
+//! in use.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,10 +10,10 @@ use anyhow::Context;
 use kvorum_disk::{Disk as _, DiskLock, RealDisk};
 use tempfile::TempDir;
 
-/// The prefix of their names.
+/// The prefix of the directories' names.
 const PREFIX: &str = "kvorum-demo-";
 
-/// The lock's name.
+/// The name of the lock's file.
 const LOCK: &str = "LOCK";
 
 /// A directory that is removed when this is dropped.
@@ -23,7 +24,7 @@ pub(crate) struct Directory {
 }
 
 impl Directory {
-    /// Makes a new one below `parent`; those of demos that have ended are removed.
+    /// Makes a new directory below `parent`, and removes the directories of demos that have ended.
     pub(crate) fn below(parent: &Path) -> anyhow::Result<Self> {
         remove_abandoned(parent);
         let made = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent);
@@ -40,10 +41,10 @@ impl Directory {
         self.directory.path()
     }
 
-    /// Removes it.
+    /// Removes the directory.
     ///
     /// # Errors
-    /// If something of it is left.
+    /// If a part of it is left.
     pub(crate) fn remove(mut self) -> anyhow::Result<()> {
         self.lock = None;
         let path = self.path().to_owned();
@@ -52,7 +53,8 @@ impl Directory {
     }
 }
 
-/// A directory that cannot be removed is another user's, or is left to the next demo.
+/// Removes the directories of demos that have ended. One that cannot be removed is another user's,
+/// or is left to the next demo.
 fn remove_abandoned(parent: &Path) {
     for directory in abandoned(parent) {
         let _removed_or_not_ours = fs::remove_dir_all(directory);
@@ -63,7 +65,7 @@ fn abandoned(parent: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(parent).into_iter().flatten().flatten();
     let named = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX));
     let abandoned = named.map(|entry| entry.path()).filter(|path| {
-        // Without the file it is being made at this moment.
+        // A directory without the file is just being made.
         let lock = path.join(LOCK);
         lock.is_file() && RealDisk.lock(&lock, "kvorum demo\n").is_ok()
     });

@@ -1,6 +1,6 @@
-//! The nodes together: formed into a cluster, asked, one more, one less.
+//! All nodes together: forming the cluster, asking nodes, adding and removing a node.
 //!
-//! All of it blocks, as the admin interface does; call it on threads that may block.
+//! All calls block, like the admin interface; use threads that may block.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -20,18 +20,18 @@ use crate::node::Node;
 use crate::observation::{NodeView, TransfersView, Views};
 use crate::script::NodeNumber;
 
-/// Time for a change of the members: nodes may be killed, or cut off, meanwhile.
+/// Time for a change of the members: nodes may be killed or cut off meanwhile.
 const CHANGE_WAIT: Duration = Duration::from_secs(60);
-/// Time for partitions to move, in a change or in the one before it.
+/// Time for partitions to move, in a change or in the previous one.
 const MOVE_WAIT: Duration = Duration::from_secs(300);
 const LOOK_PERIOD: Duration = Duration::from_millis(200);
 
-/// All nodes that there are. Cheap to clone.
+/// All nodes. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Fleet {
     program: Program,
     directory: PathBuf,
-    /// Workers of each node, one that is added later included.
+    /// Workers of each node, also of nodes that are added later.
     workers: NonZeroUsize,
     /// Runtime of the relays.
     runtime: Handle,
@@ -42,12 +42,12 @@ pub(crate) struct Fleet {
 #[derive(Default)]
 struct Nodes {
     all: BTreeMap<NodeNumber, Arc<Node>>,
-    /// No further node is started.
+    /// True when no further node may be started.
     is_over: bool,
 }
 
 impl Fleet {
-    /// A fleet without nodes. They will be below `directory`, with this many `workers` each.
+    /// A fleet without nodes. Nodes will be below `directory`, with this many `workers` each.
     pub(crate) fn new(
         program: &Program,
         directory: &Path,
@@ -69,7 +69,7 @@ impl Fleet {
         node.with_context(|| format!("there is no node {number}"))
     }
 
-    /// All nodes but perhaps one.
+    /// All nodes, except perhaps one.
     fn but(&self, except: Option<NodeNumber>) -> Vec<Arc<Node>> {
         let nodes = self.nodes.lock();
         let others = nodes.all.values();
@@ -96,7 +96,7 @@ impl Fleet {
         first.ask(&["commit"]).map(drop)
     }
 
-    /// Starts a new node, which stands alone.
+    /// Starts a new node, which is alone.
     fn begin(&self, number: NodeNumber) -> anyhow::Result<Arc<Node>> {
         let (program, network) = (&self.program, &self.network);
         let configured = Node::configure(number, &self.directory, program, network, self.workers);
@@ -135,8 +135,8 @@ impl Fleet {
         })
     }
 
-    /// Makes a node leave, and stops it. It waits until `is_asked` is false, since clients must not ask a
-    /// node that has left: it has no data.
+    /// Makes a node leave, and stops it. Waits until `is_asked` is false, since a node that has
+    /// left has no data for clients.
     pub(crate) fn remove(
         &self,
         number: NodeNumber,
@@ -164,8 +164,8 @@ impl Fleet {
         }
     }
 
-    /// Plans and commits the staged changes, over any node but `except`, until it `is_done`: an answer
-    /// may be lost, and a change has to wait for the moves of the one before it.
+    /// Plans and commits the staged changes through any node but `except`, until `is_done` holds.
+    /// An answer may be lost, and a change has to wait for the moves of the previous change.
     fn commit(&self, except: NodeNumber, is_done: impl Fn(&Value) -> bool) -> anyhow::Result<()> {
         self.with_another(except, MOVE_WAIT, |other| {
             if is_done(&other.ask(&["member-status"])?) {
@@ -179,7 +179,7 @@ impl Fleet {
         })
     }
 
-    /// Asks one node after the other, except `except`, until one of them succeeds.
+    /// Asks one node after the other, without `except`, until one succeeds.
     fn with_another(
         &self,
         except: NodeNumber,
@@ -202,7 +202,7 @@ impl Fleet {
         }
     }
 
-    /// True if no node that answers has `name` as a member any more.
+    /// True if `name` is no longer a member for any node that answers.
     fn is_gone(&self, number: NodeNumber, name: &str) -> bool {
         let others = self.but(Some(number));
         let others = others
@@ -225,7 +225,7 @@ impl Fleet {
     pub(crate) fn transfers(&self) -> TransfersView {
         let all = self.but(None);
         let answer = all.iter().find_map(|node| {
-            // A node that has not joined yet, or has left, has no others to ask.
+            // A node that has not joined yet, or has left, has no other members to ask.
             let members = node.ask(&["member-status"]).ok()?;
             let is_alone = members.as_array()?.len() < 2;
             (!is_alone).then(|| node.ask(&["transfers"]).ok())?
@@ -233,7 +233,7 @@ impl Fleet {
         answer.as_ref().map(TransfersView::of).unwrap_or_default()
     }
 
-    /// Kills all; none is started any more.
+    /// Kills all nodes; no node can be started afterwards.
     pub(crate) fn end(&self) {
         let nodes = {
             let mut nodes = self.nodes.lock();
@@ -253,7 +253,7 @@ fn view(node: &Node) -> anyhow::Result<NodeView> {
     Ok(NodeView::of(&ring, &partitions, &members))
 }
 
-/// True if a node is a member that neither joins nor leaves.
+/// True if a node is a member that is neither joining nor leaving.
 fn is_valid(members: &Value, name: &str) -> bool {
     row_of(members, name).is_some_and(|row| row["status"] == "valid")
 }

@@ -4,18 +4,18 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use crate::script::{Action, NodeNumber};
 
-/// A wish of the user, by a key or a signal.
+/// A command of the user, by a key or a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Press {
     Act(Action),
     Select(NodeNumber),
     /// The tour begins.
     Tour,
-    /// All ends at once, and nothing is read back.
+    /// Everything ends at once, and nothing is read back.
     Interrupt,
 }
 
-/// The keys and their effects, as they are shown.
+/// The keys and their effects, for display.
 pub(crate) const HELP: [(&str, &str); 8] = [
     ("k", "kill"),
     ("c", "cut"),

@@ -1,9 +1,10 @@
-//! `kvorum demo`: a cluster on this machine, a load that records acknowledged writes, and keys that
-//! kill nodes, cut the network, and change the members, while a terminal shows the effects.
+//! `kvorum demo`: a cluster on this machine, and a load that records acknowledged writes. Keys kill
+//! nodes, cut the network, and change the members; a terminal shows the effects.
 //!
-//! Nodes are processes of the same program, each behind a relay (`network`) through which all messages
-//! between nodes go; everything else is what operators and clients use. Decisions are pure (`script`,
-//! `scene`, `account`, `observation`, `picture`); a director carries them out.
+//! Nodes are processes of the same program. Each is behind a relay (`network`), which passes on all
+//! messages from other nodes; everything else uses the interfaces of operators and clients.
+//! Decisions are pure (`script`, `scene`, `account`, `observation`, `picture`); a director carries
+//! them out.
 //!
 //! Outside this crate: server internals.
 

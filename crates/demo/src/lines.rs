@@ -1,4 +1,4 @@
-//! The demo as lines: where there is no terminal, or none is wanted.
+//! The demo as lines, if there is no terminal or lines are requested.
 
 use std::io::Write;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use crate::picture::{Phase, Picture};
 /// Time between two lines about the progress.
 const PERIOD: Duration = Duration::from_secs(2);
 
-/// The position behind the printed lines.
+/// The position after the printed lines.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
     notes: usize,
@@ -16,7 +16,7 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// Begins behind everything in the picture.
+    /// Lines that begin after everything in the picture.
     pub(crate) fn after(picture: &Picture) -> Self {
         Self {
             notes: picture.notes.len(),
@@ -24,7 +24,7 @@ impl Lines {
         }
     }
 
-    /// Prints new lines. Errors of the output are ignored: the demo runs on without a reader.
+    /// Prints new lines. Errors of the output are ignored: the demo continues without a reader.
     pub(crate) fn show(&mut self, picture: &Picture, out: &mut impl Write) {
         for (at, note) in picture.notes.iter().skip(self.notes) {
             let _nobody_may_listen = writeln!(out, "{:>4} s  * {note}", at.as_secs());

@@ -27,40 +27,40 @@ const WRITERS: u32 = 12;
 /// Keys that a writer uses at a time: few, so that most writes replace something.
 const SLOTS: u32 = 32;
 
-/// Writes of a key after which another takes its slot: a key's past is looked through at every read.
+/// Writes of a key after which a new key takes its slot: every read searches the key's history.
 const WRITES_OF_A_KEY: u64 = 100;
 
-/// Between two operations of a writer: the cluster is to be busy, and the machine not exhausted.
+/// Pause between two operations of a writer: the cluster is busy, but the machine not overloaded.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// About so often a writer operates before it goes on to the next node.
+/// The approximate number of operations before a writer changes to the next node.
 const OPERATIONS_OF_A_CONNECTION: u32 = 100;
 
-/// A writer that got no answer waits so long before it asks the next node.
+/// The pause of a writer without an answer before it asks the next node.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
-/// The servers' patience with a request.
+/// The time limit of a request on the servers.
 const TIMEOUT_MS: u32 = 1_000;
 
 const BUCKET: &[u8] = b"demo";
 const LENGTHS: Lengths = Lengths::Short;
 
-/// The nodes that clients may ask, and where.
+/// The nodes that clients may ask, with their addresses.
 pub(crate) type Targets = BTreeMap<NodeNumber, SocketAddr>;
 
 /// Counts while the load runs.
 pub(crate) struct Counts {
     pub(crate) acknowledged: AtomicU64,
     pub(crate) reads: AtomicU64,
-    /// Reads that were held to acknowledged writes.
+    /// Reads that were checked against acknowledged writes.
     pub(crate) judged: AtomicU64,
     /// Siblings that a write replaced by one value.
     pub(crate) siblings: AtomicU64,
-    /// Requests that were answered with an error, or not.
+    /// Requests with an error as the answer, or without an answer.
     pub(crate) refused: AtomicU64,
-    /// Latencies of requests since they were looked at last, in microseconds.
+    /// Latencies of requests since they were last taken, in microseconds.
     latencies: Mutex<Histogram<u64>>,
-    /// Operations by node since they were looked at last.
+    /// Operations by node since they were last taken.
     by_node: Mutex<BTreeMap<NodeNumber, u64>>,
     /// The error of the last request that failed.
     failure: Mutex<Option<String>>,
@@ -78,7 +78,7 @@ pub(crate) struct Load {
 struct Shared {
     counts: Arc<Counts>,
     targets: watch::Receiver<Targets>,
-    /// The number of the time during which the cluster is whole.
+    /// The number of the present period in which the cluster is whole.
     whole: watch::Receiver<Option<u64>>,
     /// Number of writers that ask each node, or are about to.
     asking: Mutex<BTreeMap<NodeNumber, usize>>,
@@ -136,8 +136,8 @@ impl Counts {
 }
 
 impl Load {
-    /// Begins to write through the nodes in `targets`, and to judge reads while `whole` is set. To be
-    /// called in the runtime.
+    /// Begins to write through the nodes in `targets`, and to check reads while `whole` is set.
+    /// Must be called in the runtime.
     pub(crate) fn start(
         targets: watch::Receiver<Targets>,
         whole: watch::Receiver<Option<u64>>,
@@ -187,12 +187,12 @@ impl Load {
         move |node| shared.asking.lock().get(&node).copied().unwrap_or(0)
     }
 
-    /// Writes that reads of the whole cluster did not find.
+    /// Writes that reads did not find although the cluster was whole.
     pub(crate) fn lost(&self) -> u64 {
         self.accounts.iter().map(|it| it.lock().lost()).sum()
     }
 
-    /// Violations that no failure excuses.
+    /// Violations that no failure explains.
     pub(crate) fn findings(&self) -> Vec<String> {
         let accounts = self.accounts.iter();
         accounts
@@ -213,11 +213,11 @@ struct Writer {
     /// The key in each slot.
     keys: Vec<u32>,
     connection: Option<(NodeNumber, Client)>,
-    /// Turn among the targets when it connects again.
+    /// The place of the next target when it connects again.
     turn: usize,
 }
 
-/// Counts a writer among those that ask a node.
+/// Counts a writer as asking a node, until it is dropped.
 struct Asking<'a> {
     shared: &'a Shared,
     node: NodeNumber,
@@ -241,11 +241,11 @@ impl Writer {
                     RETRY_PAUSE
                 }
             };
-            // Nodes that came late or were down get their share of connections.
+            // So nodes that were added later or were down get their share of connections.
             if rand::rng().random_ratio(1, OPERATIONS_OF_A_CONNECTION) {
                 self.move_on();
             }
-            // All at the same moment would be bursts.
+            // Equal pauses would cause bursts.
             let pause = pause.mul_f64(rand::rng().random_range(0.5..1.5));
             tokio::time::sleep(pause).await;
         }
@@ -255,8 +255,8 @@ impl Writer {
     async fn replace(&mut self) -> Result<(), Error> {
         let key = self.next_key();
         let shared = Arc::clone(&self.shared);
-        // Counted before the targets are looked at: every writer that may still ask a removed target is
-        // counted.
+        // Counted before the targets are read, so that every writer that may still ask a removed
+        // target is counted.
         let Some((node, address, _asking)) = self.choose(&shared) else {
             return Ok(());
         };
@@ -275,7 +275,7 @@ impl Writer {
                 self.account.lock().find(foreign);
                 return Ok(());
             }
-            // A key that cannot be read is written all the same, as a sibling.
+            // A key that cannot be read is still written, as a sibling.
             Err(error) if error.kind() == ErrorKind::Server => {
                 shared.counts.fail(&error);
                 return self.write(key, Siblings::new(), None).await;
@@ -312,7 +312,7 @@ impl Writer {
         Ok(())
     }
 
-    /// A key of which a write was missed, or any.
+    /// A key with a missed write, or any key.
     fn next_key(&mut self) -> KeyId {
         let account = self.account.lock();
         if let Some(missed) = account.second_look(self.shared.began.elapsed()) {
@@ -325,7 +325,7 @@ impl Writer {
         (self.number, self.keys[slot])
     }
 
-    /// The node that is asked: that of the connection while it may be asked, else the next one.
+    /// The node to ask: the connected node while it is a target, else the next one.
     fn choose<'a>(&self, shared: &'a Shared) -> Option<(NodeNumber, SocketAddr, Asking<'a>)> {
         let connected = self.connection.as_ref().map(|(node, _)| *node);
         for _ in 0..2 {
@@ -344,13 +344,13 @@ impl Writer {
         None
     }
 
-    /// Another node is asked next.
+    /// Makes the writer ask another node next.
     fn move_on(&mut self) {
         self.connection = None;
         self.turn += 1;
     }
 
-    /// After a refusal the connection is as good as before; else another node is asked.
+    /// Records an error. After a refusal the connection is kept; else another node is asked.
     fn note(&mut self, error: &Error) {
         self.shared.counts.fail(error);
         if error.kind() != ErrorKind::Server {
@@ -369,7 +369,7 @@ pub(crate) async fn connect(address: SocketAddr) -> Result<Client, Error> {
     Client::connect(address, &settings).await
 }
 
-/// Siblings and context of a key, or the bytes that cannot be a value.
+/// Siblings and context of a key, or bytes that are no value of the load.
 pub(crate) async fn read(
     client: &mut Client,
     (writer, key): KeyId,

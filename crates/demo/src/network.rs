@@ -1,11 +1,11 @@
-//! The network between the nodes: a relay before each, which can be cut without being root.
+//! The network between the nodes: a relay before each, which can be cut without root rights.
 //!
-//! Every node announces the address of its relay, so that all messages between nodes go through here.
-//! The relay takes the caller's identity from the hello that connections begin with. Nothing passes
-//! between the sides of a cut: data waits in both directions, as in TCP while packets get lost, and new
-//! connections get no answer. Rejected: rules of a firewall, which need root; and a switch in the
-//! server to refuse peers: it would be a way to break a cluster in every server, and would not test the
-//! detection of silence.
+//! Every node announces the address of its relay, so all messages between nodes pass through here.
+//! The relay takes the caller's identity from the hello at the beginning of a connection. Nothing
+//! passes between the sides of a cut: data waits in both directions, as in TCP while packets are
+//! lost, and new connections get no answer. Rejected alternatives: firewall rules, which need root
+//! rights; and a switch in the server to refuse peers, which would let anyone break a cluster, and
+//! would not test the detection of silence.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -26,10 +26,10 @@ use crate::script::NodeNumber;
 /// Time for a caller's hello.
 const HELLO_WAIT: Duration = Duration::from_secs(10);
 
-/// Time for which a connection that is begun during a cut is held.
+/// Time for which a connection made during a cut is held.
 const CALL_WAIT: Duration = Duration::from_secs(10);
 
-/// Read at a time, in bytes.
+/// Bytes read at a time.
 const PIECE_BYTES: usize = 16 * 1024;
 
 /// One side of a cut; `None` without a cut.
@@ -50,7 +50,7 @@ pub(crate) struct Relay {
     ended: watch::Sender<bool>,
 }
 
-/// Lets messages between two nodes pass, or holds them.
+/// The gate between two nodes: passes or holds their messages.
 #[derive(Clone)]
 struct Gate {
     side: watch::Receiver<Side>,
@@ -65,17 +65,17 @@ impl Network {
         }
     }
 
-    /// From now on nothing passes between `side` and the others.
+    /// Begins a cut: nothing passes between `side` and the others.
     pub(crate) fn cut(&self, side: BTreeSet<NodeNumber>) {
         self.side.send_replace(Some(side));
     }
 
-    /// Everything passes.
+    /// Ends the cut: everything passes.
     pub(crate) fn mend(&self) {
         self.side.send_replace(None);
     }
 
-    /// Says which node has an identity.
+    /// Records the identity of a node.
     pub(crate) fn introduce(&self, id: NodeId, node: NodeNumber) {
         self.callers.lock().insert(id, node);
     }
@@ -94,7 +94,7 @@ impl Network {
         let network = self.clone();
         let accepting = tokio::spawn(async move {
             loop {
-                // Descriptors may have run out; the caller tries again.
+                // File descriptors may have run out; the caller tries again.
                 let Ok((caller, _)) = listener.accept().await else {
                     tokio::time::sleep(Duration::from_millis(100)).await;
                     continue;
@@ -153,7 +153,7 @@ async fn pump(
     loop {
         gate.open().await;
         let read = from.read(&mut piece).await?;
-        // It may have closed since.
+        // The gate may have closed meanwhile.
         gate.open().await;
         if read == 0 {
             return to.shutdown().await;
@@ -163,7 +163,7 @@ async fn pump(
 }
 
 impl Gate {
-    /// Waits until it is open.
+    /// Waits until the gate is open.
     async fn open(&mut self) {
         let [one, other] = self.nodes;
         let passes = |side: &Side| {
@@ -171,7 +171,7 @@ impl Gate {
                 .is_none_or(|side| side.contains(&one) == side.contains(&other))
         };
         if self.side.wait_for(passes).await.is_err() {
-            // The network is gone, and with it all that could pass.
+            // The network is gone, so nothing can pass.
             std::future::pending::<()>().await;
         }
     }
@@ -198,7 +198,7 @@ mod tests {
         hello
     }
 
-    /// Node 1 calls node 2 through its relay.
+    /// Connects from node 1 to node 2 through its relay.
     async fn call(network: &Network) -> (Relay, TcpStream, TcpListener) {
         network.introduce(CALLER, 1);
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();

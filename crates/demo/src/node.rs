@@ -1,4 +1,4 @@
-//! One node: its directory, its ports, its relay, and its process, which ends with this one.
+//! One node: its directory, its ports, its relay, and its process, which ends with the demo's.
 
 use std::fs::{self, OpenOptions};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -19,17 +19,17 @@ use crate::network::{Network, Relay};
 use crate::script::NodeNumber;
 use crate::{Program, Reply};
 
-/// Time for a node to answer: far more than it needs, for the machine may be busy.
+/// Time for a node to answer: far more than it needs, since the machine may be busy.
 const ANSWER_WAIT: Duration = Duration::from_secs(60);
 const LOOK_PERIOD: Duration = Duration::from_millis(20);
 /// Time for a node to stop.
 const STOP_WAIT: Duration = Duration::from_secs(10);
-/// Below the range from which the system takes ports for connections.
+/// Ports below the range that the system uses for connections.
 const PORTS: std::ops::Range<u16> = 20_000..30_000;
 /// Characters of a failed node's last output that are shown.
 const LAST_WORDS: usize = 2_000;
 
-/// Few enough to be shown, and to be moved while one watches.
+/// Few enough partitions to be shown, and to move within a show.
 pub(crate) const RING_SIZE: usize = 32;
 
 /// A node.
@@ -47,12 +47,12 @@ pub(crate) struct Node {
 #[derive(Default)]
 struct Process {
     child: Option<Child>,
-    /// None is started any more.
+    /// True when its process must not be started any more.
     is_over: bool,
 }
 
 impl Node {
-    /// Configures a node below `parent`. It does not run yet.
+    /// Configures a node below `parent`, without starting it.
     pub(crate) async fn configure(
         number: NodeNumber,
         parent: &Path,
@@ -106,7 +106,7 @@ impl Node {
         format!("node{}@127.0.0.1", self.number)
     }
 
-    /// The name by which others join its cluster.
+    /// The name with which others join its cluster.
     pub(crate) fn call_name(&self) -> String {
         format!("{}:{}", self.name(), self.relay.address.port())
     }
@@ -115,7 +115,7 @@ impl Node {
         self.directory.join("data")
     }
 
-    /// Starts its process, and waits until that answers. Blocks.
+    /// Starts its process, and waits until it answers. Blocks.
     pub(crate) fn start(&self) -> anyhow::Result<()> {
         {
             let mut process = self.process.lock();
@@ -145,14 +145,14 @@ impl Node {
         command.args(["server", "--stop-with-input", "--config"]);
         command.arg(self.directory.join("kvorum.conf"));
         command.current_dir(&self.directory);
-        // Held open by this process alone: however it ends, the node's input does as well.
+        // Only this process holds it open, so the node's input ends with this process.
         command.stdin(Stdio::piped());
         command.stdout(log.try_clone().context("share the log")?);
         command.stderr(log);
         command.spawn().context("run this program")
     }
 
-    /// Asks its admin interface. Blocks.
+    /// Sends a command to its admin interface. Blocks.
     pub(crate) fn ask(&self, words: &[&str]) -> anyhow::Result<Value> {
         let Reply { is_ok, text, data } = (self.program.ask)(&self.data(), words)?;
         if is_ok {
@@ -169,7 +169,7 @@ impl Node {
         }
     }
 
-    /// SIGKILL.
+    /// Kills its process with SIGKILL.
     pub(crate) fn kill(&self) {
         let mut process = self.process.lock();
         if let Some(mut child) = process.child.take() {
@@ -177,13 +177,13 @@ impl Node {
         }
     }
 
-    /// The same, and it is not started again.
+    /// Kills its process, which is not started again.
     pub(crate) fn end(&self) {
         self.process.lock().is_over = true;
         self.kill();
     }
 
-    /// SIGTERM, and SIGKILL when that takes too long. Blocks.
+    /// Stops its process with SIGTERM, or with SIGKILL if that takes too long. Blocks.
     pub(crate) fn stop(&self) {
         let Some(mut child) = self.process.lock().child.take() else {
             return;
@@ -200,7 +200,7 @@ impl Node {
         end(&mut child);
     }
 
-    /// Removes its files. The rest goes with the demo's directory.
+    /// Removes its files. Remains are removed with the demo's directory.
     pub(crate) fn remove_directory(&self) {
         let _removed_now_or_later = fs::remove_dir_all(&self.directory);
     }
@@ -223,7 +223,7 @@ impl Drop for Node {
     }
 }
 
-/// The part of a log that has the reason of the end. A panic stands before the text that is printed
+/// The part of a log with the reason of the end. A panic's message comes before the other text
 /// about it.
 fn last_words(log: &str) -> String {
     let panic = log.find(" panicked at ");
@@ -244,7 +244,7 @@ fn end(child: &mut Child) {
     let _waited_or_gone = child.wait();
 }
 
-/// A free address of this machine. Each is given once, since its node binds it later.
+/// A free address of this machine. Each is returned only once, since its node binds it later.
 fn free_address() -> anyhow::Result<SocketAddr> {
     static NEXT: LazyLock<AtomicU16> = LazyLock::new(|| AtomicU16::new(rand::random_range(PORTS)));
     for _ in 0..1000 {

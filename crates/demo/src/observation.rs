@@ -1,4 +1,4 @@
-//! The nodes' views of themselves and of the cluster, put together. Pure but for the asking.
+//! The nodes' views of themselves and of the cluster, combined. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::node::RING_SIZE;
 use crate::script::NodeNumber;
 
-/// Replicas of every key when the cluster has grown.
+/// Replicas of every key once the cluster has grown.
 const REPLICAS: u64 = 3;
 
 /// The view of one node.
@@ -16,13 +16,13 @@ const REPLICAS: u64 = 3;
 pub(crate) struct NodeView {
     /// Members in its state, itself included.
     pub(crate) members: BTreeSet<String>,
-    /// Those of them that it does not reach.
+    /// Members that it does not reach.
     pub(crate) unreachable: BTreeSet<String>,
     /// Partitions that it owns.
     pub(crate) partitions: Vec<usize>,
-    /// Partitions that are to move, with the node that gets each.
+    /// Partitions that have to move, each with its future owner.
     pub(crate) pending: Vec<(usize, Option<NodeNumber>)>,
-    /// Nothing moves and nothing is to, and keys have all their replicas.
+    /// True if nothing moves or has to move, and keys have all their replicas.
     pub(crate) is_settled: bool,
 }
 
@@ -42,14 +42,14 @@ pub(crate) struct TransferView {
 pub(crate) struct TransfersView {
     pub(crate) active: Vec<TransferView>,
     pub(crate) waiting: usize,
-    /// Objects that are kept for others.
+    /// Hints, by the node that keeps them.
     pub(crate) hints: BTreeMap<NodeNumber, u64>,
 }
 
 /// The views of all nodes that answer.
 pub(crate) type Views = BTreeMap<NodeNumber, NodeView>;
 
-/// All of it.
+/// Everything observed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Observation {
     pub(crate) nodes: Views,
@@ -57,7 +57,7 @@ pub(crate) struct Observation {
 }
 
 impl NodeView {
-    /// From `ring-status`, `partitions` and `member-status`.
+    /// The view in `ring-status`, `partitions` and `member-status`.
     pub(crate) fn of(ring: &Value, partitions: &Value, members: &Value) -> Self {
         let owned = rows(partitions).filter(|row| row["type"] == "primary");
         let pending: Vec<_> = rows(&ring["pending"])
@@ -79,7 +79,7 @@ impl NodeView {
 }
 
 impl TransfersView {
-    /// From `transfers`.
+    /// The transfers in `transfers`.
     pub(crate) fn of(transfers: &Value) -> Self {
         let active = rows(&transfers["active"]).map(|row| TransferView {
             kind: text(&row["type"]).unwrap_or_default(),
@@ -104,8 +104,8 @@ impl TransfersView {
 }
 
 impl Observation {
-    /// True if `nodes` are all the members, see one another, and no partition moves: every read that
-    /// begins now has to find every write acknowledged before.
+    /// True if `nodes` are all the members, see one another, and no partition moves: every read
+    /// that begins now has to find every earlier acknowledged write.
     pub(crate) fn is_whole(&self, nodes: &[NodeNumber]) -> bool {
         let all_settled = nodes.iter().all(|node| {
             self.nodes.get(node).is_some_and(|view| {
@@ -118,7 +118,7 @@ impl Observation {
         all_settled && all_reported && self.transfers.is_idle()
     }
 
-    /// The reason why it is not whole, in a few words.
+    /// The reason why the cluster is not whole, in a few words.
     pub(crate) fn hindrance(&self, nodes: &[NodeNumber]) -> String {
         for node in nodes {
             let Some(view) = self.nodes.get(node) else {
@@ -146,7 +146,7 @@ impl Observation {
         }
     }
 
-    /// The owner of each partition, by the owners' views; partitions of others keep the owner of
+    /// The owner of each partition, from the owners' views; other partitions keep their owner in
     /// `before`.
     pub(crate) fn owners(&self, before: &[Option<NodeNumber>]) -> Vec<Option<NodeNumber>> {
         let mut owners = before.to_vec();
@@ -161,7 +161,8 @@ impl Observation {
         owners
     }
 
-    /// Partitions that are to move, with the node that gets each: by the node with the most of them.
+    /// Partitions that have to move, each with its future owner, in the view of the node with the
+    /// most of them.
     pub(crate) fn pending(&self) -> BTreeMap<usize, Option<NodeNumber>> {
         let views = self.nodes.values();
         let most = views.max_by_key(|view| view.pending.len());

@@ -1,4 +1,4 @@
-//! The picture of one moment, for a terminal or as a line.
+//! The picture of one moment, for a terminal or a line.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ pub(crate) enum Phase {
     Forming,
     /// The load runs.
     Running,
-    /// The load has ended; all heals.
+    /// The load has ended; the cluster recovers.
     Settling,
     /// Every key is read.
     Reading,
@@ -23,11 +23,11 @@ pub(crate) enum Phase {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Picture {
     pub(crate) phase: Phase,
-    /// Since the load began, or the demo while it has not.
+    /// Time since the load began, or the demo before that.
     pub(crate) elapsed: Duration,
     pub(crate) left: Option<Duration>,
     pub(crate) is_whole: bool,
-    /// The reason why it is not whole.
+    /// The reason why the cluster is not whole.
     pub(crate) hindrance: String,
     pub(crate) nodes: Vec<NodeRow>,
     pub(crate) ring: Vec<Cell>,
@@ -52,7 +52,7 @@ pub(crate) struct NodeRow {
     pub(crate) is_selected: bool,
     /// The side of a cut.
     pub(crate) side: Option<char>,
-    /// Number of members that it sees, of all members.
+    /// Number of members that it sees, and of all members.
     pub(crate) sees: Option<(usize, usize)>,
     pub(crate) partitions: usize,
     pub(crate) hints: u64,
@@ -65,7 +65,7 @@ pub(crate) struct NodeRow {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cell {
     pub(crate) owner: Option<NodeNumber>,
-    /// The node that gets it.
+    /// The future owner.
     pub(crate) next: Option<NodeNumber>,
 }
 
@@ -88,7 +88,7 @@ impl Picture {
         format!("acknowledged {}, lost {}", self.acknowledged, self.lost)
     }
 
-    /// All of it in a line.
+    /// The picture in one line.
     pub(crate) fn line(&self) -> String {
         let up = self.nodes.iter().filter(|node| node.state == "up").count();
         let hints: u64 = self.nodes.iter().map(|node| node.hints).sum();
@@ -114,7 +114,7 @@ impl Picture {
     }
 }
 
-/// A latency as people read it.
+/// The text of a latency.
 pub(crate) fn milliseconds(duration: Duration) -> String {
     let ms = duration.as_secs_f64() * 1_000.0;
     let digits = if ms < 10.0 { 1 } else { 0 };

@@ -1,24 +1,24 @@
-//! The program under demonstration, as its own `main` hands it in.
+//! The program under demonstration, which its own `main` passes in.
 
 use std::path::{Path, PathBuf};
 
 /// The program whose `server` verb the nodes run.
 #[derive(Clone)]
 pub struct Program {
-    /// Its file.
+    /// The program's file.
     pub binary: PathBuf,
-    /// Asks the admin interface of the node on a data directory with the words of a verb about the
-    /// cluster. Blocks.
+    /// Sends a verb about the cluster, as words, to the admin interface of the node on a data
+    /// directory. Blocks.
     pub ask: fn(&Path, &[&str]) -> anyhow::Result<Reply>,
 }
 
 /// An answer of the admin interface.
 #[derive(Clone, Debug)]
 pub struct Reply {
-    /// False when it refused; the text has the reason.
+    /// False for a refusal; the text has the reason.
     pub is_ok: bool,
-    /// For people.
+    /// The answer for people.
     pub text: String,
-    /// For programs.
+    /// The answer for programs.
     pub data: serde_json::Value,
 }

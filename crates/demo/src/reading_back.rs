@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use crate::account::{self, Account, KeyId};
 use crate::load;
 
-/// Number of reads of a key before a failure or a missing part counts.
+/// Number of reads of a key before a failure or a missing write counts.
 const ATTEMPTS: u32 = 5;
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -21,13 +21,13 @@ const PAUSE: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reading {
     pub(crate) keys: u64,
-    /// Acknowledged writes that are not there.
+    /// Acknowledged writes that are missing.
     pub(crate) lost: BTreeSet<(KeyId, u64)>,
     /// Other violations, and keys that cannot be read.
     pub(crate) findings: Vec<String>,
 }
 
-/// Reads every key of every account, each over one of `nodes`.
+/// Reads every key of every account, each through one of `nodes`.
 pub(crate) async fn read_back(accounts: &[Arc<Mutex<Account>>], nodes: &[SocketAddr]) -> Reading {
     let mut readers = JoinSet::new();
     for (turn, account) in accounts.iter().enumerate() {

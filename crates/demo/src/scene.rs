@@ -1,34 +1,34 @@
-//! The scene: the nodes, their states, and the meaning of an action at present. Pure.
+//! The scene: the nodes, their states, and the present meaning of an action. Pure.
 //!
-//! It has the orders given, not the nodes' views, which are in [`crate::observation`].
+//! The scene follows from the orders; [`crate::observation`] has the nodes' views.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::script::{Action, NodeNumber};
 
-/// As many as there are digits.
+/// The most nodes: keys choose a node by one digit.
 const NODES_MAX: NodeNumber = 9;
 
-/// Keys have three replicas.
+/// The least number of nodes, since keys have three replicas.
 const NODES_MIN: usize = 3;
 
 /// The state of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// Its process starts.
+    /// Its process is starting.
     Starting,
-    /// It starts, and is becoming a member.
+    /// It is starting, and becoming a member.
     Joining,
     /// It serves.
     Up,
     /// It was killed.
     Killed,
-    /// It hands its partitions over.
+    /// It hands over its partitions.
     Leaving,
 }
 
 impl Stage {
-    /// In a word.
+    /// The state in one word.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Stage::Starting => "starting",
@@ -40,12 +40,12 @@ impl Stage {
     }
 }
 
-/// The reason why an action cannot be.
+/// The reason why an action is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// As things are; something has to be done first.
+    /// Impossible at present: another action has to come first.
     No(String),
-    /// A node is joining or leaving, which takes its time.
+    /// Not yet: a node is joining or leaving.
     NotYet(String),
 }
 
@@ -60,19 +60,19 @@ impl Refusal {
 /// An order about processes or the network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// SIGKILL.
+    /// Kill a node with SIGKILL.
     Kill(NodeNumber),
-    /// A killed node is started on its files.
+    /// Start a killed node on its files.
     Start(NodeNumber),
-    /// Nothing passes between these and the others.
+    /// Cut the network between these nodes and the others.
     Cut(BTreeSet<NodeNumber>),
-    /// Everything passes.
+    /// Heal the network.
     Mend,
-    /// A new node is started and joins.
+    /// Start a new node, which joins.
     Add(NodeNumber),
-    /// A node leaves, and is stopped.
+    /// Make a node leave, and stop it.
     Remove(NodeNumber),
-    /// The load ends.
+    /// End the load.
     End,
 }
 
@@ -83,7 +83,7 @@ pub(crate) enum Outcome {
     Up(NodeNumber),
     /// A killed node did not start.
     NotStarted(NodeNumber),
-    /// A node is gone: it has left, or never became a member.
+    /// A node has left, or never became a member.
     Gone(NodeNumber),
     /// A node stays a member.
     Stays(NodeNumber),
@@ -96,7 +96,7 @@ pub(crate) struct Scene {
     /// One side of the cut.
     cut: Option<BTreeSet<NodeNumber>>,
     selected: Option<NodeNumber>,
-    /// The node that was killed last: the next one is another.
+    /// The node that was killed last; the next one is a different node.
     victim: NodeNumber,
 }
 
@@ -114,7 +114,7 @@ impl Scene {
         &self.nodes
     }
 
-    /// Those that serve.
+    /// The nodes that serve.
     pub(crate) fn up(&self) -> Vec<NodeNumber> {
         self.in_stage(Stage::Up)
     }
@@ -142,7 +142,7 @@ impl Scene {
         self.cut.is_none() && self.nodes.values().all(|stage| *stage == Stage::Up)
     }
 
-    /// The reason why it is not whole.
+    /// The reason why the scene is not whole.
     pub(crate) fn hindrance(&self) -> Option<String> {
         let mut nodes = self.nodes.iter();
         let other = nodes.find(|(_, stage)| **stage != Stage::Up);
@@ -155,7 +155,7 @@ impl Scene {
         self.selected
     }
 
-    /// Chooses a node, or none if it was chosen before.
+    /// Chooses a node, or clears the choice if it was chosen before.
     pub(crate) fn select(&mut self, node: NodeNumber) {
         let is_there = self.nodes.contains_key(&node) && self.selected != Some(node);
         self.selected = is_there.then_some(node);
@@ -176,7 +176,7 @@ impl Scene {
         }
     }
 
-    /// Takes note of the outcome of an order.
+    /// Records the outcome of an order.
     pub(crate) fn note(&mut self, outcome: &Outcome) {
         match *outcome {
             Outcome::Up(node) | Outcome::Stays(node) => self.set(node, Stage::Up),
@@ -260,7 +260,7 @@ impl Scene {
         }
     }
 
-    /// Changes of the members need most nodes, and go one after the other.
+    /// Refuses changes of the members during a cut, another change, or while a node is killed.
     fn require_calm(&self) -> Result<(), Refusal> {
         if self.cut.is_some() || !self.in_stage(Stage::Killed).is_empty() {
             return no("heal first: members change while all nodes see each other");

@@ -21,7 +21,7 @@ const CELL_COLUMNS: usize = 4;
 /// The ring's columns, with a border.
 const RING_COLUMNS: u16 = 35;
 
-/// Colors of nodes 1 to 9.
+/// Colours of nodes 1 to 9.
 const COLORS: [Color; 9] = [
     Color::LightBlue,
     Color::LightGreen,
@@ -262,7 +262,7 @@ fn draw_notes(frame: &mut Frame<'_>, area: Rect, picture: &Picture) {
     frame.render_widget(Paragraph::new(lines).block(block), area);
 }
 
-/// A text in lines of this many columns; those after the first are set in.
+/// A text in lines of this many columns, with lines after the first indented.
 fn wrapped(text: &str, columns: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {

@@ -4,23 +4,23 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// The number of a node, from 1; one digit, since keys choose by it.
+/// The number of a node, from 1; one digit, since keys choose nodes by it.
 pub(crate) type NodeNumber = u32;
 
-/// Something that is to happen.
+/// An action on the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// A node is killed: this one, or the next in turn.
+    /// Kills this node, or the next in turn.
     Kill(Option<NodeNumber>),
-    /// The network is cut between two halves.
+    /// Cuts the network between two halves.
     Cut,
-    /// The network is whole again, and killed nodes are started.
+    /// Heals the network, and starts killed nodes.
     Heal,
-    /// A node joins.
+    /// Adds a node.
     Add,
-    /// A node leaves; which one, or the last.
+    /// Removes this node, or the last one.
     Remove(Option<NodeNumber>),
-    /// The load ends, and its writes are read back.
+    /// Ends the load, whose writes are then read back.
     End,
 }
 
@@ -37,7 +37,7 @@ pub struct Script {
     cues: Vec<Cue>,
 }
 
-/// The last moment for a cue.
+/// The latest time of a cue.
 const CUE_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// The script of the key `t`, and of a demo without a terminal.
@@ -49,7 +49,7 @@ impl Script {
         TOUR.parse().unwrap_or_default()
     }
 
-    /// The same, begun later.
+    /// The same script, delayed by a time.
     pub(crate) fn delayed(mut self, by: Duration) -> Self {
         for cue in &mut self.cues {
             cue.at += by;

@@ -21,11 +21,11 @@ use crate::scene::{Scene, Stage};
 use crate::screen;
 use crate::script::NodeNumber;
 
-/// Between two pictures on a terminal.
+/// Time between two pictures on a terminal.
 const FRAME: Duration = Duration::from_millis(200);
-/// Rates are those of so long.
+/// The period of rates.
 const RATE_PERIOD: Duration = Duration::from_secs(1);
-/// Seconds of which the writes are remembered.
+/// Seconds for which the numbers of writes are kept.
 const HISTORY: usize = 300;
 /// Longest wait for a key, and for the end of the thread that reads keys.
 const KEY_WAIT: Duration = Duration::from_millis(100);
@@ -36,11 +36,12 @@ pub(crate) enum Audience {
     Screen(Box<Screen>),
     /// A reader of lines.
     Lines(Lines),
-    /// A program reads standard output, where there is one document at the end: lines go to standard error.
+    /// A program that reads one document from standard output at the end; lines go to standard
+    /// error.
     Program(Lines),
 }
 
-/// A terminal, which is as before when this is dropped.
+/// A terminal, which is restored when this is dropped.
 pub(crate) struct Screen {
     terminal: DefaultTerminal,
     keys: Option<Keys>,
@@ -72,7 +73,7 @@ pub(crate) struct Show {
     picture: Picture,
     owners: Vec<Option<NodeNumber>>,
     operations: BTreeMap<NodeNumber, u64>,
-    /// Acknowledged, read and refused when rates were taken last, and when that was.
+    /// The counts of acknowledged, read and refused at the last rates.
     before: [u64; 3],
     rated: Instant,
     /// The error of the last failed request that was shown.
@@ -81,7 +82,8 @@ pub(crate) struct Show {
 }
 
 impl Audience {
-    /// Prepares for an audience that may press keys and send signals. To be called in the runtime.
+    /// Prepares for an audience that may press keys and send signals. Must be called in the
+    /// runtime.
     pub(crate) fn welcome(
         is_screen: bool,
         has_keys: bool,
@@ -179,7 +181,7 @@ impl Show {
         self.picture.notes.push((at, note));
     }
 
-    /// Makes a picture, and shows it when it is time to.
+    /// Makes a picture, and shows it when it is due.
     pub(crate) fn look(&mut self, look: &Look<'_>) {
         self.take_rates(look.load);
         self.owners = look.observation.owners(&self.owners);
@@ -293,7 +295,7 @@ impl Show {
                     return;
                 }
                 self.shown = Some(Instant::now());
-                // A signal reports a terminal that went away.
+                // A signal reports the loss of the terminal.
                 let _shown_or_gone = screen
                     .terminal
                     .draw(|frame| screen::draw(frame, &self.picture));
@@ -301,7 +303,7 @@ impl Show {
         }
     }
 
-    /// Gives the terminal back.
+    /// Restores the terminal.
     pub(crate) fn end(&mut self) {
         if let Audience::Screen(_) = self.audience {
             self.audience = Audience::Lines(Lines::after(&self.picture));

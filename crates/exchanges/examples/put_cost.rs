@@ -1,5 +1,5 @@
-//! The price of trees for a put: an overwrite of a 1 KB object at one vnode over a store in memory, with trees
-//! and without.
+//! The cost of trees for a put: an overwrite of a 1 KB object at one vnode over a store in memory,
+//! with and without trees.
 //!
 //! `cargo run --release -p kvorum-exchanges --example put_cost [SECONDS]`
 
@@ -22,7 +22,7 @@ use kvorum_vnode::{
     BuildStep, ClientUpdate, Condition, Handled, Operation, ReplicaReply, ReplicaRequest, Vnode,
 };
 
-/// More than a cache of the processor has leaves for.
+/// More keys than the processor's cache has room for leaves.
 const KEYS: u32 = 200_000;
 const VALUE_BYTES: usize = 1024;
 const BATCH: u32 = 10_000;
@@ -71,7 +71,7 @@ fn vnode(runtime: &Runtime, has_trees: bool) -> Result<Vnode, Failure> {
     })
 }
 
-/// The time of an overwrite in nanoseconds, by the best batch.
+/// The time of an overwrite in nanoseconds, in the best batch.
 fn measure(
     runtime: &Runtime,
     patience: Duration,

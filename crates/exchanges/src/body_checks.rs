@@ -1,5 +1,5 @@
-//! Reads the entries of a store that has reported damage, and mends those with unreadable bodies: heads, by
-//! which replicas compare, do not show them.
+//! Reads the entries of a store that has reported damage, and mends entries with unreadable bodies.
+//! Exchanges compare heads, so they do not find these.
 //!
 //! One vnode is read at a time, a page at a time, as trees are built. A store that had damage in an earlier
 //! run is read once after each start.
@@ -18,18 +18,18 @@ use kvorum_vnode::{BodyCheck, PageFailure, Vnode, fold_clock};
 use crate::conversation::{Means, mend};
 use crate::settings::StepBudget;
 
-/// Stores are asked for damage this often.
+/// The period at which stores are asked for damage.
 const LOOK_PERIOD: Duration = Duration::from_secs(5);
-/// A store whose entries could not all be mended is read again after the first of these, then after twice
-/// as long each time, and at last after the second.
+/// A store whose entries could not all be mended is read again after the first of these pauses. The
+/// pause doubles each time, up to the second.
 const RETRY_PAUSE_MIN: Duration = Duration::from_secs(60);
 const RETRY_PAUSE_MAX: Duration = Duration::from_secs(86_400);
 /// A page may hold a snapshot for this long.
 const PAGE_LEASE: Duration = Duration::from_secs(10);
-/// Entries of a page, and the bytes that one is taken to have.
+/// The most entries of a page, and the assumed bytes of an entry.
 const PAGE_ENTRIES_MAX: usize = 64;
 const ENTRY_BYTES: u64 = 2_000;
-/// The least pause after a page, and the most.
+/// The shortest and the longest pause after a page.
 const PAGE_REST_MIN: Duration = Duration::from_millis(1);
 const PAGE_REST_MAX: Duration = Duration::from_secs(1);
 
@@ -46,7 +46,7 @@ pub(crate) type CheckedStores = BTreeMap<(Partition, StoreId), Checked>;
 /// The last reading of a store.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Checked {
-    /// The store's losses by then.
+    /// The store's losses at that time.
     losses: u64,
     /// The time of the next reading, and the pause before it, if some entries could not be mended.
     retry: Option<(Moment, Duration)>,
@@ -68,7 +68,7 @@ impl Checked {
 }
 
 impl BodyChecks {
-    /// Reads the next store that has reported damage since it was read, or waits a while.
+    /// Reads the next store that has reported damage since its last reading, or waits a while.
     pub(crate) async fn check_next(&self, size: RingSize, checked: &mut CheckedStores) {
         let vnodes = size.partitions().filter_map(|it| self.vnodes.vnode(it));
         let vnodes: Vec<Arc<Vnode>> = vnodes.filter(|it| it.is_complete()).collect();
@@ -86,7 +86,7 @@ impl BodyChecks {
         };
         let is_mended = self.check(&vnode).await;
         let of_vnode = vnode.clone();
-        // The check has met the damage too, which counts.
+        // The check itself has counted the damage once more.
         let losses = self.means.runtime.blocking(move || of_vnode.losses()).await;
         let entry = checked.entry(name_of(&vnode)).or_default();
         entry.losses = losses;
@@ -99,7 +99,7 @@ impl BodyChecks {
         };
     }
 
-    /// Reads all entries of a vnode; true if all that are damaged were mended.
+    /// Reads all entries of a vnode; true if all damaged entries were mended.
     async fn check(&self, vnode: &Arc<Vnode>) -> bool {
         let (mut damaged, mut mended) = (0_u64, 0_u64);
         let mut from = None;

@@ -1,12 +1,13 @@
 //! Builds the trees of a node's vnodes, a step at a time.
 //!
-//! After its start a vnode takes its trees from the file in which the run before kept them. Trees are built
-//! if there is no trusted file. They are also built if keys have come to other trees, if there are more keys
-//! than they were made for, and if the store has lost entries that they may still have. They are also built
-//! again after a long time, against losses without a sign. The trees of one vnode are built at a time, and a
-//! pause of the same length follows each step.
+//! After its start a vnode takes its trees from the file of the run before. Trees are built if
+//! there is no trusted file. They are built again if keys belong to other trees now, if there are
+//! more keys than they were made for, or if the store has lost entries that they may still have.
+//! They are also built again after a long time, against undetected losses. The trees of one vnode
+//! are built at a time, and a pause of the same length follows each step.
 //!
-//! Whole trees that have changed are written to their files now and then, for the start after a crash.
+//! Complete trees that have changed are written to their files at intervals, for the start after a
+//! crash.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,20 +26,20 @@ use crate::settings::{ExchangeSettings, StepBudget};
 
 /// A step may hold a snapshot for this long.
 const STEP_LEASE: Duration = Duration::from_secs(10);
-/// The least pause after a step, and the most.
+/// The shortest and the longest pause after a step.
 const STEP_REST_MIN: Duration = Duration::from_millis(1);
 const STEP_REST_MAX: Duration = Duration::from_secs(1);
-/// While nothing is to be built, it is looked again after this long.
+/// The pause before the next look while no tree has to be built.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
-/// After a failure a step is tried again after this long.
+/// The pause after a failed step.
 const RETRY_PAUSE: Duration = Duration::from_secs(5);
-/// Trees are not built again sooner than this because their store has lost something.
+/// The least time between two builds because of losses of the store.
 const LOSS_REBUILD_PAUSE: Duration = Duration::from_secs(60);
-/// The trees of a vnode are written to their file at most this often. Over 64 partitions of a million keys it
-/// means 0.7 MB a second, while all are written to; a start after a crash can use trees from before the
-/// oldest batch that their store has only in memory.
+/// The least time between two writes of a vnode's trees to their file. With 64 partitions of a
+/// million keys that all change, this writes 0.7 MB a second. A start after a crash can use trees
+/// from before the oldest batch that their store has only in memory.
 const KEEP_PERIOD: Duration = Duration::from_secs(300);
-/// An entry is taken to have so many bytes of key and head.
+/// The assumed bytes of an entry's key and head.
 const ENTRY_BYTES: u64 = 150;
 
 /// Builds trees.
@@ -47,22 +48,22 @@ pub(crate) struct Builder {
     pub(crate) vnodes: Arc<dyn LocalVnodes>,
     pub(crate) budget: Arc<dyn StepBudget>,
     pub(crate) settings: ExchangeSettings,
-    /// Files of trees; `None` where trees are in memory alone.
+    /// Files of trees; `None` if trees are only in memory.
     files: Option<Arc<TreeFiles>>,
-    /// Stands for the properties of buckets that place keys in trees.
+    /// A number for the properties of buckets that place keys in trees.
     placements: AtomicU32,
     built: Mutex<BTreeMap<(Partition, StoreId), Built>>,
-    /// The vnode whose last step failed: others come first.
+    /// The vnode whose last step failed: other vnodes come first.
     failed: Mutex<Option<Partition>>,
-    /// The last time at which trees were written to their file, or that was tried.
+    /// The time of the last write of trees to their file, successful or not.
     kept: Mutex<BTreeMap<(Partition, StoreId), Moment>>,
 }
 
-/// Trees that were built.
+/// The last build of a vnode's trees.
 #[derive(Clone, Copy)]
 struct Built {
     at: Moment,
-    /// The time of the next building.
+    /// The time of the next build.
     until: Moment,
 }
 
@@ -87,8 +88,8 @@ impl Builder {
         }
     }
 
-    /// Notes the properties of buckets that place keys in trees. Trees that these change are to be dropped
-    /// before.
+    /// Notes the properties of buckets that place keys in trees. The caller has dropped the trees
+    /// that these change.
     pub(crate) fn set_placements(&self, size: RingSize, placements: u32) {
         self.placements.store(placements, Ordering::Relaxed);
         for vnode in self.vnodes(size) {
@@ -102,14 +103,14 @@ impl Builder {
         all.filter(|it| it.trees_status().is_some()).collect()
     }
 
-    /// Drops all trees: keys have come to other ones.
+    /// Drops all trees: keys belong to other trees now.
     pub(crate) fn drop_all(&self, size: RingSize) {
         for vnode in self.vnodes(size) {
             vnode.drop_trees();
         }
     }
 
-    /// Builds the next due tree; waits a while when there is none.
+    /// Builds the next due tree; waits a while if there is none.
     pub(crate) async fn build_next(&self, size: RingSize) {
         let vnodes = self.vnodes(size);
         self.forget_gone(&vnodes);
@@ -231,7 +232,7 @@ impl Builder {
         has_rested && vnode.has_trees_to_keep()
     }
 
-    /// Drops the trees of one vnode that are to be built again.
+    /// Drops the trees of one vnode whose next build is due.
     async fn drop_what_is_due(&self, vnodes: Vec<Arc<Vnode>>) {
         let (now, built) = (self.runtime.now(), self.built.lock().clone());
         let files = self.files.clone();
@@ -242,7 +243,7 @@ impl Builder {
             });
             let (vnode, reason) = due?;
             vnode.drop_trees();
-            // The next run must not take what this one has dropped.
+            // The next run must not use trees that this run has dropped.
             let removed = files.map_or(Ok(()), |it| it.remove(vnode.partition()));
             Some((vnode.partition().number(), reason, removed))
         });

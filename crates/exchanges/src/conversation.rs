@@ -34,7 +34,7 @@ pub(crate) struct Means {
 
 type Pending = Pin<Box<dyn Future<Output = ExchangeEvent> + Send>>;
 
-/// One exchange while it goes on.
+/// One exchange in progress.
 struct Conversation {
     means: Means,
     replicas: PreferenceList,
@@ -77,12 +77,12 @@ pub(crate) async fn converse(
 }
 
 impl Conversation {
-    /// The next event: a stop goes before any answer of the same time.
+    /// The next event: a stop comes before any answer of the same time.
     async fn next_event(&mut self, stop: &mut Watcher<bool>) -> ExchangeEvent {
         let mut stopped = pin!(stop.until(|is_stopped| *is_stopped));
         let pending = &mut self.pending;
         poll_fn(|context| {
-            // Stopped, or the sender of stops is gone.
+            // Stopped, or the sender of stops has gone.
             if stopped.as_mut().poll(context).is_ready() {
                 return Poll::Ready(ExchangeEvent::Stop);
             }
@@ -92,7 +92,7 @@ impl Conversation {
         .await
     }
 
-    /// Sees to an effect; the outcome, when that is it.
+    /// Executes an effect; returns the outcome at the end.
     fn execute(&mut self, effect: ExchangeEffect) -> Option<Outcome> {
         let pending: Pending = match effect {
             ExchangeEffect::End(outcome) => return Some(outcome),
@@ -144,7 +144,7 @@ impl Conversation {
             } => {
                 let asked = self.ask(replica, TreeQuestion::Recount { size, leaves });
                 self.means.runtime.spawn("recount", async move {
-                    // One that fails is asked for again by the next exchange.
+                    // The next exchange requests a failed recount again.
                     let _recounted_or_not = asked.await;
                 });
                 return None;
@@ -154,7 +154,7 @@ impl Conversation {
         None
     }
 
-    /// The answer of a replica, `None` when there is none in time.
+    /// Asks a replica; `None` when no answer comes in time.
     fn ask(
         &self,
         replica: usize,
@@ -188,7 +188,8 @@ async fn repair(means: Means, key: StorageKey) -> ExchangeEvent {
     ExchangeEvent::Repaired { key, is_mended }
 }
 
-/// Brings all replicas of a key up to date when the pace lets it through; true if that was done everywhere.
+/// Brings all replicas of a key up to date when the pace admits it; true if all replicas are up to
+/// date.
 pub(crate) async fn mend(means: &Means, key: &StorageKey) -> bool {
     loop {
         let now = micros(means.runtime.now().elapsed());

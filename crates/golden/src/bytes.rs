@@ -1,16 +1,15 @@
-//! Bytes as text: a line for each field of a drawing, with its offset and its words.
+//! Bytes as text: a line for each field of a drawing, with its offset and its name.
 
 use std::panic::Location;
 
 use crate::golden_file::{is_renewing, path_beside, renewal, settle};
 
-/// The bytes in a line at most.
+/// The most bytes in a line.
 const LINE_BYTES: usize = 16;
 
 /// Compares bytes with the golden file `name` beside the source file of the caller.
 ///
-/// `drawing` has the fields in the order in which the encoder's drawing has them, each with its
-/// size in bytes.
+/// `drawing` has the fields in the order of the encoder's drawing, each with its size in bytes.
 ///
 /// # Panics
 /// When the sizes of the fields do not add up to the bytes, or the bytes differ from the file.
@@ -59,7 +58,7 @@ fn print(drawing: &[(&str, usize)], bytes: &[u8]) -> String {
     text + &line(&bytes.len().to_string(), "", "", "end")
 }
 
-/// Lines that are equal to the one before are a star, as in other dumps.
+/// Lines equal to the previous one are printed as a star, as in other dumps.
 fn print_field(text: &mut String, at: usize, field: &str, bytes: &[u8]) {
     if bytes.is_empty() {
         text.push_str(&line(&at.to_string(), "", "", field));

@@ -4,12 +4,12 @@ use std::fmt::Display;
 use std::panic::Location;
 use std::path::{Path, PathBuf};
 
-/// The variable that has golden files renewed.
+/// The variable with which tests renew golden files.
 const RENEWS: &str = "KVORUM_RENEW_GOLDEN";
-/// The root of the workspace, from which the compiler names source files.
+/// The root of the workspace, to which the compiler's names of source files are relative.
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
-/// True when tests are to write golden files in place of comparing them.
+/// True when tests write golden files instead of comparing them.
 #[expect(
     clippy::disallowed_methods,
     reason = "the caller of a test decides whether golden files are renewed"
@@ -18,7 +18,7 @@ pub fn is_renewing() -> bool {
     std::env::var(RENEWS).is_ok()
 }
 
-/// The path of a file or folder that lies beside the caller's source file.
+/// The path of a file or folder beside the caller's source file.
 pub(crate) fn path_beside(caller: &Location<'_>, name: &str) -> PathBuf {
     let source = Path::new(ROOT).join(caller.file());
     source.with_file_name(name)
@@ -87,7 +87,7 @@ pub(crate) fn first_difference<T: PartialEq>(expected: &[T], got: &[T]) -> Optio
     (0..lines).find(|&at| expected.get(at) != got.get(at))
 }
 
-/// A line, or that there is none.
+/// A line, or a text for a missing line.
 pub(crate) fn line_at<T: Display>(lines: &[T], at: usize) -> String {
     lines
         .get(at)
@@ -98,7 +98,7 @@ fn in_words(path: &Path, error: &std::io::Error) -> String {
     format!("{}: {error}", in_workspace(path).display())
 }
 
-/// The path from the root of the workspace on, for a file in it.
+/// The path relative to the root of the workspace, for a file in it.
 fn in_workspace(path: &Path) -> &Path {
     path.strip_prefix(ROOT).unwrap_or(path)
 }

@@ -2,8 +2,8 @@
 //!
 //! The first paragraph of a script is a sentence about the behaviour that it shows. Each later line
 //! is a command, and its replies are below it on lines that begin with an arrow; empty lines
-//! separate parts. A run prints the commands with the actual replies, and the two texts have to be
-//! equal.
+//! separate parts. A run prints the commands with the actual replies, and its text has to equal the
+//! script.
 
 use std::panic::Location;
 use std::path::{Path, PathBuf};
@@ -14,10 +14,10 @@ use crate::golden_file::{
 
 /// The object of a script: a machine, a store, a node.
 pub trait Stage {
-    /// Takes a command and returns its replies, one a line.
+    /// Executes a command and returns its replies, one for each line.
     ///
     /// # Errors
-    /// A command that does not exist or cannot be read.
+    /// If the command does not exist or cannot be parsed.
     fn take(&mut self, command: &str) -> Result<Vec<String>, String>;
 }
 
@@ -26,12 +26,12 @@ pub struct Script {
     name: String,
     path: PathBuf,
     lines: Vec<String>,
-    /// The first line behind the first paragraph.
+    /// The first line after the first paragraph.
     commands_from: usize,
 }
 
-/// Plays each script of the folder `name`, which lies beside the source file of the caller, on a
-/// stage of its own.
+/// Plays each script of the folder `name`, beside the source file of the caller, on a stage of its
+/// own.
 ///
 /// # Panics
 /// When a script cannot be read, or replies differ from it.
@@ -54,7 +54,7 @@ pub fn play_scripts<S: Stage>(name: &str, open: impl Fn() -> S) {
 /// All scripts of a folder, by name.
 ///
 /// # Errors
-/// A folder without scripts, and a script that cannot be read.
+/// If the folder has no scripts, or a script cannot be read.
 pub fn read_scripts(folder: &Path) -> Result<Vec<Script>, String> {
     let mut names = names_in(folder)?;
     names.retain(|name| name.ends_with(".txt"));
@@ -92,10 +92,10 @@ impl Script {
         &self.lines[..self.commands_from]
     }
 
-    /// The script with the replies that a stage gives.
+    /// The script with the replies of a stage.
     ///
     /// # Errors
-    /// Those of the stage, with the line.
+    /// Errors of the stage, with the line.
     pub fn play(&self, stage: &mut dyn Stage) -> Result<Vec<String>, String> {
         let mut printed = Vec::new();
         for (number, line) in self.lines.iter().enumerate() {
@@ -118,7 +118,7 @@ impl Script {
     /// Replaces the replies of the script by printed ones.
     ///
     /// # Errors
-    /// Those of the file.
+    /// Errors of the file.
     pub fn renew(&mut self, printed: Vec<String>) -> Result<(), String> {
         if printed == self.lines {
             return Ok(());

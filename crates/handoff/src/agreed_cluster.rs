@@ -1,6 +1,6 @@
-//! The agreed state as transfers use it: to read it, to change it, and to be notified of changes.
+//! The agreed state as transfers use it: reading it, changing it, and notifications of changes.
 //!
-//! A trait of its own, in addition to `kvorum_cluster::AgreedState`: proposals are futures and block no
+//! A separate trait beside `kvorum_cluster::AgreedState`: proposals are futures and block no
 //! thread, so that the same code runs in a simulation.
 
 use std::future::Future;
@@ -17,11 +17,11 @@ pub type Changing = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The agreed state as this node has it.
 pub trait AgreedCluster: Send + Sync {
-    /// The newest state that this node has durably: both gates of a move depend on the node having it
-    /// after a crash.
+    /// The newest state that is durable on this node: both gates of a move require that a crash
+    /// does not lose it.
     fn current(&self) -> Arc<ClusterState>;
 
-    /// Proposes a change and waits until it is agreed and known here, or refused.
+    /// Proposes a change and waits until it is agreed and applied here, or refused.
     fn agree(&self, command: Command) -> Agreeing;
 
     /// Ends when the state's version is above `version`; may end earlier.

@@ -1,4 +1,4 @@
-//! The tasks of a node in a state of the cluster: pure.
+//! The tasks of a node in a state of the cluster. Pure.
 
 use std::collections::BTreeMap;
 
@@ -13,18 +13,18 @@ use crate::transfer_id::{Leg, TransferId, TransferKind, Wanted};
 pub(crate) struct Assignment {
     /// The transfers to fetch, with their legs.
     pub(crate) fetches: BTreeMap<TransferId, Vec<Leg>>,
-    /// The moves to this node that close, by their sources.
+    /// The closing moves to this node, with their sources.
     pub(crate) settles: Vec<Settle>,
     /// Set while a change of the number of replicas closes and this node has not confirmed it.
     pub(crate) to_know: Option<Epoch>,
 }
 
-/// A move that closes: its source has to learn that before it settles.
+/// A closing move, which settles once its source has applied the closing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Settle {
     pub(crate) partition: Partition,
     pub(crate) epoch: Epoch,
-    /// `None` for a node that is no longer a member and is refused by all others.
+    /// `None` for a node that is no longer a member: all other nodes refuse it.
     pub(crate) source: Option<NodeId>,
 }
 
@@ -54,7 +54,8 @@ impl Assignment {
                             source: partition,
                             wanted: Wanted::All,
                         }],
-                        // No node is left that has all of it: the other replicas together have.
+                        // No remaining node has the whole partition, but the other replicas
+                        // together do.
                         None => book.repair(state, partition, colocated),
                     };
                     assignment.fetches.insert(id, legs);
@@ -88,7 +89,8 @@ impl Assignment {
                         partition,
                         epoch: ring.epoch(partition),
                     };
-                    // If replicas share nodes, replica lists do not depend on that number.
+                    // If replicas share nodes, replica lists do not depend on the number of
+                    // replicas.
                     let legs = match colocated {
                         true => Vec::new(),
                         false => book.growth(state, partition, growth.to),
@@ -156,7 +158,7 @@ mod tests {
         let fetches = of(&filling, node(1), false).fetches;
         let id = fetches.keys().next().unwrap();
         assert_eq!((id.kind, id.epoch), (TransferKind::Ownership, epoch));
-        // Its source is not a member of this state: the other replicas are asked.
+        // The source is not a member in this state: the legs are the other replicas.
         assert!(fetches[id].iter().all(|leg| leg.source != part(2)));
         assert_eq!(of(&filling, node(2), false), Assignment::default());
         let epoch = moving.close_move(part(2)).unwrap();
@@ -184,7 +186,8 @@ mod tests {
         assert_eq!(legs, [leg(3, &[1], 2), leg(6, &[4], 2)]);
     }
 
-    /// The lists that begin at 6 and 7 pass over a partition of a node that they have already.
+    /// A ring in which the lists that begin at 6 and 7 pass over a partition, since they have its
+    /// node already.
     fn spread() -> Ring {
         let mut changing = ring();
         changing.begin_growth(3).unwrap();
@@ -203,7 +206,8 @@ mod tests {
             legs.filter(|(_, legs)| !legs.is_empty())
                 .collect::<Vec<_>>()
         };
-        // 6, 7, 0 are of nodes 1, 2, 1; 7, 0, 1 of 2, 1, 2: places 0 and 1 are taken by 2 and 2.
+        // Partitions 6, 7, 0 belong to nodes 1, 2, 1, and 7, 0, 1 to nodes 2, 1, 2. So partition 2
+        // takes the places of 0 and of 1.
         assert_eq!(of(node(1)), []);
         assert_eq!(of(node(2)), []);
         let legs = vec![leg(0, &[6], 3), leg(1, &[7], 3)];

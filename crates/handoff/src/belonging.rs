@@ -1,4 +1,4 @@
-//! A test that a key of one vnode belongs to another as well.
+//! The test whether a key of one vnode also belongs to another.
 
 use kvorum_cluster::ClusterState;
 use kvorum_encoding::StorageKey;
@@ -21,7 +21,7 @@ pub(crate) fn is_wanted(
         return false;
     };
     let properties = state.stored_properties(&address.bucket_type, &address.bucket);
-    // The placement of keys of a type that is gone is unknown: the usual one is assumed.
+    // The placement of keys of a removed type is unknown: this assumes the usual one.
     let (hash, n_val) = properties.map_or((KeyHash::Standard, u32::MAX), |it| {
         (key_hash(&it.chash_keyfun), it.n_val)
     });

@@ -1,9 +1,9 @@
-//! A running count and digest of the entries sent, kept by both sides.
+//! A running count and digest of the entries sent, which both sides keep.
 
 use kvorum_object::Clock;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// The entries that went by, in order: their number, and a digest of their keys and clocks.
+/// The number of entries so far, and a digest of their keys and clocks in order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Chain {
     pub(crate) count: u64,

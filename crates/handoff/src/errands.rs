@@ -1,5 +1,5 @@
-//! Small errands around transfers, and their means: steps for the agreed log, questions to other nodes,
-//! and notes of the progress of transfers.
+//! Small errands around transfers: steps for the agreed log, questions to other nodes, and notes of
+//! the progress of transfers.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -31,15 +31,15 @@ pub struct Parts {
     pub runtime: Runtime,
     /// The disk for the progress of transfers.
     pub disk: Arc<dyn Disk>,
-    /// A directory of their own.
+    /// The transfers' own directory.
     pub directory: PathBuf,
-    /// The way to other nodes.
+    /// The connections to other nodes.
     pub peers: Peers,
     /// The agreed state.
     pub cluster: Arc<dyn AgreedCluster>,
-    /// True for a node that is taken to be up; others are not asked for anything.
+    /// True for a node that counts as up; other nodes are not asked.
     pub is_up: Arc<dyn Fn(NodeId) -> bool + Send + Sync>,
-    /// This node's vnodes, those that fill included.
+    /// This node's vnodes, including vnodes that are being filled.
     pub vnodes: Arc<dyn LocalVnodes>,
     /// The limit on their rate.
     pub budget: Arc<dyn Budget>,
@@ -52,7 +52,7 @@ pub struct Parts {
 pub(crate) enum Ended {
     /// There is nothing left to do.
     Done,
-    /// It did not get on, and lets others have their turn.
+    /// The errand made no progress, and gives up its turn.
     Resting(String),
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct Errands {
     pub(crate) files: CursorFiles,
     pub(crate) source: Source,
     pub(crate) is_inbound_enabled: AtomicBool,
-    /// Questions that no answer came to in time.
+    /// Questions without an answer in time.
     pub(crate) timed_out: AtomicU64,
 }
 
@@ -78,7 +78,7 @@ impl Errands {
         Ok(vnode)
     }
 
-    /// Proposes a step until it is agreed; a step that does not fit any more counts as done.
+    /// Proposes a step until it is agreed; a step that is refused counts as done.
     pub(crate) async fn agree(&self, command: Command) -> Ended {
         loop {
             match self.parts.cluster.agree(command.clone()).await {
@@ -96,7 +96,7 @@ impl Errands {
         }
     }
 
-    /// Settles a move once its source has learned that it closes.
+    /// Settles a move once its source has applied the closing.
     pub(crate) async fn settle(self: Arc<Self>, settle: Settle) -> Ended {
         let Settle {
             partition, epoch, ..
@@ -123,8 +123,8 @@ impl Errands {
         matches!(self.ask(source, question).await, Ok(Answer::Knows(true)))
     }
 
-    /// Confirms that this node has the closing phase of a change of the number of replicas, once all
-    /// its vnodes have it.
+    /// Confirms the closing phase of a change of the number of replicas, once all vnodes of this
+    /// node have it.
     pub(crate) async fn know(self: Arc<Self>, at: Epoch) -> Ended {
         let node = self.parts.node;
         loop {
@@ -148,7 +148,7 @@ impl Errands {
         }
     }
 
-    /// The node that has a partition in full at present.
+    /// The node that has the whole partition at present.
     pub(crate) fn holder(&self, partition: Partition) -> NodeId {
         self.parts.cluster.current().ring().reader(partition)
     }
@@ -174,7 +174,7 @@ impl Errands {
         })
     }
 
-    /// Notes how far a transfer has come.
+    /// Notes the progress of a transfer.
     pub(crate) async fn keep(&self, kept: Kept) {
         let files = self.files.clone();
         let kept = self.parts.runtime.blocking(move || files.keep(&kept)).await;

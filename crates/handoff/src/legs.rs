@@ -1,9 +1,9 @@
-//! Legs of transfers, that is, sources and the data to fetch from each: for a repair, and for a change of the
+//! Legs of transfers: the sources, and the data to fetch from each, for a repair or a change of the
 //! number of replicas.
 //!
-//! Both follow from the ring, and are kept until it changes. The wanted transfers are computed after every
-//! transfer and every agreed command. On a ring of many partitions, most of them to be repaired, computing
-//! all legs each time would take longer than the transfers.
+//! Legs follow from the ring, and are kept until it changes. The wanted transfers are computed
+//! after every transfer and every agreed command. If most partitions of a large ring need a repair,
+//! computing all legs each time would take longer than the transfers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -62,9 +62,10 @@ impl LegBook {
 
 /// The data that each vnode newly needs while replica lists change.
 ///
-/// If n grows by one, a vnode becomes the last replica of the keys whose last replica is the vnode before it.
-/// If n falls by one, it becomes the last replica, and takes the data that only the vnode behind it may have.
-/// With other detours, it takes the data of the vnode that it replaces.
+/// If n grows by one, a vnode becomes the last replica of keys whose last replica was the vnode
+/// before it. If n falls by one, a vnode becomes the last replica, and fetches the data that only
+/// the vnode behind it may have. With other detours, a vnode fetches the data of the vnode that it
+/// replaces.
 fn growth_legs(ring: &Ring, to: u16) -> BTreeMap<Partition, Vec<Leg>> {
     let mut owners = BTreeMap::<(Partition, Partition), Vec<Partition>>::new();
     for owner in ring.size().partitions() {

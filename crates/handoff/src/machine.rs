@@ -1,10 +1,10 @@
 //! One transfer, pure: the next question, the checks of an answer, and the confirmed part.
 //!
-//! A page is confirmed when everything in it is stored, read back and durable; only then the transfer
-//! goes on behind it. A session is a run of pages over which both sides count and digest the entries
-//! sent. An answer that does not fit the receiver's count is not merged, and a new session begins
-//! behind the confirmed part. The same happens after a crash of either side, or after too many
-//! questions.
+//! A page is confirmed when everything in it is stored, read back and durable; only then does the
+//! transfer continue after it. A session is a series of pages over which both sides count and
+//! digest the entries sent. An answer that does not fit the receiver's count is not merged, and a
+//! new session begins after the confirmed part. The same happens after a crash of either side, or
+//! when the source has dropped the session.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,29 +22,29 @@ use crate::settings::TransferSettings;
 use crate::transfer_id::{Leg, TransferId};
 use crate::wire::{Content, Entry, Page, PageQuestion, Question, Session};
 
-/// Consecutive failures of a session under way after which other transfers have their turn.
+/// Consecutive failures of a session under way after which the transfer gives up its turn.
 const FAILURES_MAX: u32 = 3;
-/// Consecutive answers "not ready" of the source of a session under way, after which other transfers
-/// have their turn. A session that cannot begin is not waited for at all.
+/// Consecutive answers "not ready" in a session under way after which the transfer gives up its
+/// turn. A transfer does not wait for a session that cannot begin.
 const WAITS_MAX: u32 = 5;
 /// Consecutive waits of a transfer that keeps its turn while its source is not ready: a planted defect.
 const WAITS_MAX_PLANTED: u32 = 20;
-/// The least that a page takes from the budget: the page's length is known only on arrival, and is paid
-/// for with the next page.
+/// The least that a page takes from the budget. A page's length is known only on arrival, and is
+/// charged with the next page.
 const PAGE_BYTES_MIN: u64 = 4 << 10;
-/// Digests in a row that do not match, after which a leg starts again.
+/// Consecutive digests that do not match, after which a leg starts again.
 const MISMATCHES_MAX: u32 = 3;
 
 /// The event since the last step.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// Begin, or go on after a pause.
+    /// Begin, or continue after a pause.
     Go,
-    /// The budget lets the next question pass; the epoch of the partition to ask at present.
+    /// The budget admits the next question; the present epoch of the partition to ask.
     Admitted(Epoch),
-    /// A page has come.
+    /// A page has arrived.
     Page(Page),
-    /// A piece of a large object has come.
+    /// A piece of a large object has arrived.
     Piece {
         session: Session,
         offset: u64,
@@ -54,30 +54,30 @@ pub(crate) enum Event {
     SessionUnknown,
     /// The source is not ready, for this reason.
     Later { wait: Duration, reason: String },
-    /// No answer, or none that makes sense.
+    /// No answer, or an invalid one.
     Unanswered(String),
     /// The entries are stored, read back and durable.
     Stored,
-    /// It is not, or not known to be.
+    /// The entries may not be stored.
     NotStored(String),
-    /// The note is durable, or could not be made so, which costs time alone.
+    /// The note is durable, or could not be made durable, which only costs time.
     Noted,
 }
 
 /// The next action.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Effect {
-    /// Ask the budget, and find out the source's epoch.
+    /// Ask the budget, and look up the source's epoch.
     Admit { bytes: u64 },
     /// Ask the source of the present leg.
     Ask(Question),
     /// Merge, make durable, read back.
     Store(Vec<(StorageKey, Arc<Object>)>),
-    /// Note how far it has come.
+    /// Note the progress.
     Note,
-    /// Wait, then go on.
+    /// Wait, then continue.
     Pause(Duration, Option<String>),
-    /// Let others have their turn.
+    /// Give up the turn.
     Rest(String),
     /// Everything is here.
     Finish,
@@ -101,14 +101,14 @@ pub(crate) struct Machine {
     failures: u32,
     waits: u32,
     mismatches: u32,
-    /// Consecutive legs that could not begin.
+    /// Number of consecutive legs that could not begin.
     turned_away: usize,
-    /// Bytes of the last page, which the budget is asked for before the next one.
+    /// Bytes of the last page, which are charged to the budget before the next one.
     unpaid: u64,
     noted_at: Moment,
-    /// Nothing was confirmed since.
+    /// True when nothing was confirmed since the last note.
     is_noted: bool,
-    /// For operators.
+    /// Counts for operators.
     keys: u64,
     bytes: u64,
     keys_about: u64,
@@ -121,13 +121,13 @@ struct Storing {
     chain: Chain,
     keys: u64,
     bytes: u64,
-    /// The budget was asked for its bytes piece by piece.
+    /// The bytes were charged to the budget piece by piece.
     is_paid: bool,
-    /// Kept back by a planted defect.
+    /// Entries that a planted defect holds back.
     late: Vec<(StorageKey, Arc<Object>)>,
 }
 
-/// A large object on its way.
+/// A partly received large object.
 struct Large {
     page: Page,
     body: BytesMut,
@@ -143,8 +143,8 @@ pub(crate) struct Sizes {
 }
 
 impl Machine {
-    /// A transfer that has come as far as `progress`. `session` is drawn at random: no source takes
-    /// this run for an earlier one.
+    /// A transfer that continues from `progress`. `session` is a random number, so that no source
+    /// confuses this run with an earlier one.
     pub(crate) fn new(
         id: TransferId,
         legs: Vec<Leg>,
@@ -179,7 +179,7 @@ impl Machine {
         }
     }
 
-    /// The vnode that is asked at present.
+    /// The present leg.
     pub(crate) fn leg(&self) -> Option<&Leg> {
         self.legs.get(self.at)
     }
@@ -201,12 +201,12 @@ impl Machine {
         !self.is_noted
     }
 
-    /// Bytes received last that the budget was not asked for yet.
+    /// Bytes received last that are not charged to the budget yet.
     pub(crate) fn unpaid(&self) -> u64 {
         self.unpaid
     }
 
-    /// The next thing to do.
+    /// Handles an event; returns the next action.
     pub(crate) fn step(&mut self, event: Event, now: Moment) -> Effect {
         match event {
             Event::Go => self.next(now),
@@ -336,7 +336,7 @@ impl Machine {
         }
     }
 
-    /// True for a page that lies behind the confirmed part, in order, and leads on.
+    /// True for a page of ordered keys after the confirmed part.
     fn goes_on(&self, page: &Page) -> bool {
         let mut last = self.progress.legs[self.at].through.as_ref();
         let keys: Vec<&StorageKey> = match &page.content {
@@ -460,7 +460,7 @@ impl Machine {
         self.next(now)
     }
 
-    /// Handles entries that differ from the sent ones: the page is asked for again, and after a few
+    /// Handles entries that differ from the sent ones: fetches the page again, and after a few
     /// times the whole leg.
     fn mismatch(&mut self, reason: String) -> Effect {
         self.mismatches += 1;
@@ -478,7 +478,7 @@ impl Machine {
             return Effect::Pause(self.settings.retry_pause, Some(reason));
         }
         self.failures = 0;
-        // Another source may be up.
+        // The source of another leg may answer.
         self.turn_to(self.at + 1);
         Effect::Rest(reason)
     }
@@ -496,7 +496,8 @@ impl Machine {
         Effect::Rest(reason)
     }
 
-    /// Tries another leg, since the present one cannot begin. When none can, others have their turn at once.
+    /// Tries another leg, since the present one cannot begin. When no leg can, gives up the turn at
+    /// once.
     fn try_another_leg(&mut self, reason: String, now: Moment) -> Effect {
         self.turned_away += 1;
         self.turn_to(self.at + 1);

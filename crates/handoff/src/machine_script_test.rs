@@ -5,11 +5,11 @@
 //! | `from P ...` | begins to fill partition 3 from these vnodes |
 //! | `go`, `noted`, `stored`, `not stored`, `after SECONDS` | events of the receiver's own side; time passes |
 //! | `admitted EPOCH` | the budget lets the next question pass |
-//! | `page KEY ... [last] [but KEY] [of epoch N] [of another session]` | the source answers with these keys; one behind `but` was sent and did not come |
-//! | `large KEY [last]`, `piece BYTES`, `piece` | it answers with a large object, and with pieces of it, the last with all that is left |
+//! | `page KEY ... [last] [but KEY] [of epoch N] [of another session]` | the source answers with these keys; one after `but` was sent and did not come |
+//! | `large KEY [last]`, `piece BYTES`, `piece` | the source answers with a large object, and with pieces of it; the last piece has all remaining bytes |
 //! | `forgotten`, `later`, `unanswered` | the source has dropped the session, is not ready, does not answer |
 //!
-//! The replies are the machine's next action.
+//! Each reply is the machine's next action.
 
 use std::collections::BTreeMap;
 
@@ -40,12 +40,12 @@ fn transfers_go_as_their_scripts_say() {
 struct Transfer {
     machine: Option<Machine>,
     now: Moment,
-    /// The session of the last question, and its epoch.
+    /// The session and the epoch of the last question.
     asked: Option<Session>,
     epoch: Epoch,
     /// The entries that the source has sent, by session and page.
     chains: BTreeMap<(u64, u32), Chain>,
-    /// The body of the large object, and the bytes of it that were sent.
+    /// The body of the large object, and the number of its bytes that were sent.
     large: Bytes,
     sent: usize,
 }

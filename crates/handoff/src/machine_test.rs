@@ -61,7 +61,7 @@ fn key(number: u64) -> StorageKey {
 
 type Store = BTreeMap<StorageKey, Object>;
 
-/// Two vnodes with entries, and a third that is to receive them.
+/// Two vnodes with entries, and a third that receives them.
 struct World {
     sources: BTreeMap<u16, Store>,
     epoch: Epoch,
@@ -69,7 +69,7 @@ struct World {
     chains: BTreeMap<(u64, u32), Chain>,
     /// The body of the large object that was sent last.
     large: Bytes,
-    /// Leaves an object out of the answer to this question.
+    /// The page that an object is left out of.
     lossy_page: Option<usize>,
     pages: usize,
     store: Store,
@@ -189,7 +189,7 @@ impl World {
         }
     }
 
-    /// Runs a transfer from its notes; false when it crashes.
+    /// Runs a transfer from its notes; false when it crashes or makes no progress.
     fn run(&mut self, session: u64) -> bool {
         let now = Moment::default();
         let progress = self.noted.clone();
@@ -218,7 +218,7 @@ impl World {
                 Effect::Finish => return true,
             };
         }
-        // It makes no progress, without a violation.
+        // The transfer makes no progress, but violates nothing.
         false
     }
 
@@ -228,7 +228,7 @@ impl World {
     }
 }
 
-/// True when everything arrives with a crash of the receiver before any effect.
+/// True when everything arrives despite a crash of the receiver before any one effect.
 fn outlives_crashes() -> bool {
     (1..200).all(|crash_at| {
         let mut world = world(23);
@@ -249,7 +249,7 @@ fn a_cursor_that_is_noted_before_its_page_is_durable_is_found_out() {
     assert!(!outlives_crashes());
 }
 
-/// True when everything is there although a page loses an object on its way.
+/// True when everything arrives although a page loses an object on its way.
 fn outlives_a_lossy_page() -> bool {
     (1..6).all(|page| {
         let mut world = world(23);
@@ -272,7 +272,7 @@ fn a_digest_that_is_not_compared_is_found_out() {
     assert!(!outlives_a_lossy_page());
 }
 
-/// True when nothing is taken from a source that has not learned of the move.
+/// True when nothing is accepted from a source that has not applied the move.
 fn waits_for_its_source() -> bool {
     let mut world = world(23);
     world.epoch = Epoch::new(4);
@@ -303,7 +303,7 @@ fn an_answer_that_comes_twice_or_late_changes_nothing() {
         event = match effect {
             Effect::Admit { .. } => Event::Admitted(EPOCH),
             Effect::Ask(Question::Page(asked)) => {
-                // The answer to the question before, and then the right one.
+                // The answer to the previous question, then the right one.
                 if let Some(before) = last.take() {
                     let effect = machine.step(Event::Page(before), now);
                     assert!(matches!(effect, Effect::Pause(..)), "{effect:?}");
@@ -343,7 +343,7 @@ fn a_transfer_that_cannot_begin_gives_up_its_turn_at_once_and_one_under_way_wait
             other => panic!("{other:?}"),
         }
     };
-    // The other leg may begin; when none does, another transfer has its turn.
+    // The other leg may begin; when none does, the transfer gives up its turn.
     assert_eq!(asked(&mut machine, Event::Go).session.source, partition(3));
     assert_eq!(asked(&mut machine, later()).session.source, partition(4));
     let rest = Effect::Rest("the partition is being repaired there".into());

@@ -14,16 +14,16 @@ pub(crate) struct Progress {
 /// The confirmed part of one leg.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LegProgress {
-    /// The vnode that is asked.
+    /// The source vnode.
     pub(crate) source: Partition,
-    /// The last key up to which everything is here.
+    /// The last key of the confirmed part.
     pub(crate) through: Option<StorageKey>,
-    /// Everything is here.
+    /// The whole leg is here.
     pub(crate) is_done: bool,
 }
 
 impl Progress {
-    /// Nothing yet.
+    /// The progress of a transfer that has not begun.
     pub(crate) fn none(legs: &[Leg]) -> Self {
         let none = |leg: &Leg| LegProgress {
             source: leg.source,
@@ -39,7 +39,7 @@ impl Progress {
         self.legs.iter().all(|leg| leg.is_done)
     }
 
-    /// The leg to go on with, from `from` on around.
+    /// The next leg that is not done, searched from `from` around.
     pub(crate) fn next_leg(&self, from: usize) -> Option<usize> {
         let count = self.legs.len();
         let around = (0..count).map(|step| (from + step) % count.max(1));

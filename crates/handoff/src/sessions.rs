@@ -12,14 +12,14 @@ use crate::chain::Chain;
 use crate::transfer_id::TransferKind;
 use crate::wire::Session;
 
-/// The maximum number of sessions; beyond it the one that was idle longest is dropped.
+/// The maximum number of sessions; beyond it the longest idle session is dropped.
 const SESSIONS_MAX: usize = 1_000;
 
-/// A session without a question for this long is dropped: a receiver that asks again begins another
-/// one behind its confirmed part.
+/// A session without a question for this long is dropped: a receiver that asks again begins a new
+/// session after its confirmed part.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 
-/// The receiver, the kind, and the vnodes of a transfer from here.
+/// The receiver, the kind, and the target and source vnodes of a transfer from this node.
 pub(crate) type Place = (NodeId, TransferKind, Partition, Partition);
 
 /// The sessions of one source.
@@ -34,9 +34,9 @@ pub(crate) struct Remembered {
     sequence: u32,
     before: Point,
     after: Point,
-    /// The body of the object that was too large for that page.
+    /// The body of the object that was too large for the last page.
     large: Bytes,
-    /// Nothing is behind that page.
+    /// No page follows the last one.
     is_last: bool,
     /// Everything was sent.
     is_over: bool,
@@ -47,7 +47,7 @@ pub(crate) struct Remembered {
 }
 
 impl Remembered {
-    /// True when the last sent page is the present one of the session.
+    /// True when `session` names the page that was sent last.
     fn is_at(&self, session: Session) -> bool {
         self.number == session.number && self.sequence == session.sequence
     }
@@ -60,7 +60,7 @@ struct Point {
     through: Option<StorageKey>,
 }
 
-/// The position behind the entries that were sent.
+/// The position after the entries that were sent.
 pub(crate) struct Sent {
     pub(crate) chain: Chain,
     pub(crate) through: Option<StorageKey>,
@@ -76,7 +76,7 @@ impl Sessions {
         active.filter(|(other, _)| **other != place).count()
     }
 
-    /// The position before the page that is asked for; `None` where it is not known.
+    /// The chain before the requested page; `None` if it is not known.
     pub(crate) fn before(
         &self,
         place: Place,
@@ -98,7 +98,7 @@ impl Sessions {
         fits.then_some(point.chain)
     }
 
-    /// Remembers that a page was sent.
+    /// Records that a page was sent.
     pub(crate) fn sent(
         &mut self,
         place: Place,
@@ -148,7 +148,7 @@ impl Sessions {
         known.is_at(session).then(|| known.large.clone())
     }
 
-    /// Remembers that the end of the large object's body was sent: nothing is left of the last page then.
+    /// Records that the end of the large object's body was sent, which completes the last page.
     pub(crate) fn sent_large(&mut self, place: Place, session: Session) {
         let known = self.sessions.get_mut(&place);
         if let Some(known) = known.filter(|it| it.is_at(session)) {
@@ -156,7 +156,7 @@ impl Sessions {
         }
     }
 
-    /// Those in which something was asked within `recent` and more will be.
+    /// Unfinished sessions with a question within `recent`.
     pub(crate) fn active(
         &self,
         now: Moment,
@@ -184,8 +184,8 @@ mod tests {
         is_last: true,
     };
 
-    /// Regression: a session whose last object came in pieces counted as under way until it had sent nothing
-    /// for seconds, and others waited for its place.
+    /// Regression: a session whose last object came in pieces counted as under way until it was
+    /// idle for seconds, and others waited for its place.
     #[test]
     fn a_session_is_over_when_the_end_of_its_last_object_was_sent() {
         let now = Moment::default();

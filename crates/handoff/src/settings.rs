@@ -1,32 +1,32 @@
-//! Settings of transfers, and the budget that slows them down.
+//! Settings of transfers, and the budget that limits their rate.
 
 use std::time::Duration;
 
 /// Settings of transfers.
 #[derive(Clone, Copy, Debug)]
 pub struct TransferSettings {
-    /// Transfers under way at once in each direction (`transfer-limit`); 0 lets none begin.
+    /// Transfers under way at once in each direction (`transfer-limit`); with 0 none begins.
     pub transfers_max: usize,
-    /// A page holds no more bytes than this, unless its first object alone does.
+    /// The most bytes of a page, unless its first object alone is larger.
     pub page_bytes_max: u32,
-    /// A page holds no more objects than this.
+    /// The most objects of a page.
     pub page_entries_max: u32,
-    /// An object with more bytes travels by itself, in pieces of this size. Far below the largest
+    /// A larger object is sent by itself, in pieces of this size, in bytes. Far below the largest
     /// message.
     pub piece_bytes_max: u32,
     /// Time to wait for an answer.
     pub answer_wait_max: Duration,
-    /// After a failure, or when the other side is not ready: the pause before the next attempt.
+    /// The pause before the next attempt, after a failure or when the other side is not ready.
     pub retry_pause: Duration,
-    /// A receiver notes this often how far it has come. More seldom costs time after a crash, more
-    /// often a sync each.
+    /// The period at which a receiver notes its progress. A longer period costs time after a crash;
+    /// each note costs a sync.
     pub cursor_period: Duration,
     /// True if this node fetches from the start on (`handoff.inbound`).
     pub is_inbound_enabled: bool,
     /// True if others may fetch from it from the start on (`handoff.outbound`).
     pub is_outbound_enabled: bool,
-    /// Stores outlive a stop. Where they do not, all replicas may lack everything: a repair then ends
-    /// without a source that lacks nothing.
+    /// True if stores outlive a stop. If not, all replicas may lack everything, and a repair ends
+    /// even without a complete source.
     pub are_stores_kept: bool,
     /// Several replicas of a key may live on one node, as in Riak.
     pub colocated_replicas: bool,
@@ -50,13 +50,13 @@ impl Default for TransferSettings {
     }
 }
 
-/// The limit on the rate of transfers: asked before each page and each piece, on both sides.
+/// The limit on the rate of transfers. Both sides ask it before each page and each piece.
 pub trait Budget: Send + Sync {
-    /// Time to wait before `bytes` may be read or written. With zero they count as spent.
+    /// Time to wait before `bytes` may be read or written. If it is zero, they count as spent.
     fn ask(&self, bytes: u64) -> Duration;
 }
 
-/// No bound.
+/// A budget without a limit.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Unbounded;
 

@@ -25,15 +25,15 @@ use crate::settings::Budget;
 use crate::transfer_id::TransferKind;
 use crate::wire::{Answer, Content, Entry, Page, PageQuestion, Question, Session};
 
-/// A receiver that has not asked for this long has stopped, or waits.
+/// A receiver that has not asked for this long counts as stopped or waiting.
 pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(10);
-/// Keys that are not wanted end a page when their bytes are this many times the page's limit.
+/// A page ends when the bytes of skipped keys are this many times its limit.
 const SKIPPED_PAGES_MAX: u64 = 4;
 /// Time after which a receiver that has to wait asks again.
 const WAIT: Duration = Duration::from_millis(200);
-/// The least that a page is charged: its length is known only after it was read.
+/// The least that a page is charged, since its length is known only after it was read.
 const PAGE_BYTES_MIN: u64 = 4 << 10;
-/// Time for which the budget is waited for before the receiver has to ask again.
+/// The longest wait for the budget before the receiver has to ask again.
 const BUDGET_WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// The answering side of transfers.
@@ -45,9 +45,9 @@ pub(crate) struct Source {
     pub(crate) is_enabled: AtomicBool,
     pub(crate) transfers_max: AtomicUsize,
     pub(crate) sessions: Mutex<Sessions>,
-    /// Questions that came while there was no room.
+    /// Questions refused because there was no room.
     pub(crate) rejected: AtomicU64,
-    /// Bytes of pages already read, for which the budget is asked with the next page.
+    /// Bytes of pages already read, which are charged with the next page.
     pub(crate) unpaid: AtomicU64,
 }
 
@@ -97,7 +97,7 @@ impl Source {
         }
     }
 
-    /// The pin of a partition that moves. From the epoch of the move on it is not changed here.
+    /// The pin of a partition that moves. It does not change here after the move's epoch.
     fn pin(&self, partition: Partition, epoch: Epoch) -> Answer {
         let Some(vnode) = self.vnodes.vnode(partition) else {
             return later("the partition is not open");
@@ -109,13 +109,14 @@ impl Source {
         Answer::Pin(moves.and_then(Moves::pinned).map(|it| it.name))
     }
 
-    /// True when nothing here uses an older ring any more, nor will after a crash.
+    /// True when this node uses no older ring any more, even after a crash.
     fn knows(&self, partition: Partition, epoch: Epoch) -> bool {
         self.known_epoch(partition) >= epoch
     }
 
-    /// The epoch of a partition that this node has reached: both in its agreed state, which survives a crash,
-    /// and in the vnode, which refuses older epochs. A vnode that is not open yet opens with that state.
+    /// The epoch of a partition that this node has reached both in its agreed state, which survives
+    /// a crash, and in the vnode, which refuses older epochs. A vnode that is not open yet will
+    /// open with the agreed state.
     fn known_epoch(&self, partition: Partition) -> Epoch {
         let agreed = self.cluster.current().ring().epoch(partition);
         let vnode = self.vnodes.vnode(partition);
@@ -131,14 +132,15 @@ impl Source {
         if epoch < question.epoch && !is_planted!(EpochRuleSkippedOnSender | SentBeforeLearned) {
             return later("the ring of this transfer has not arrived yet");
         }
-        // A node that skips the whole rule has no trace of it in its answers either: receivers check as well.
+        // The planted defect skips the whole rule, so its answers must not reveal the older epoch:
+        // receivers check too.
         let epoch = if is_planted!(EpochRuleSkippedOnSender) {
             epoch.max(question.epoch)
         } else {
             epoch
         };
-        // Repairs take the entries of all replicas, even of incomplete ones, so that two of these do
-        // not wait for each other.
+        // Repairs fetch from all replicas, even from incomplete ones, so that two incomplete
+        // replicas do not wait for each other.
         if !vnode.is_complete() && session.kind != TransferKind::Repair {
             return later("the partition is being repaired there");
         }
@@ -173,7 +175,7 @@ impl Source {
         };
         match self.runtime.blocking(move || reading.read()).await {
             Ok((read, keys_about)) => {
-                // The budget is asked for the body of a large object piece by piece.
+                // The body of a large object is charged piece by piece.
                 let large = read.large.as_ref().map_or(0, |(_, body_len)| *body_len);
                 let bytes = read.bytes.saturating_add(read.skipped);
                 let bytes = bytes.saturating_sub(large);
@@ -238,7 +240,7 @@ impl Source {
         })
     }
 
-    /// Waits for the budget; returns an answer if that takes long.
+    /// Waits for the budget; returns the answer "later" if that takes long.
     async fn until_admitted(&self, bytes: u64) -> Option<Answer> {
         let until = self.runtime.now().plus(BUDGET_WAIT_MAX);
         loop {
@@ -287,10 +289,11 @@ fn later(reason: &str) -> Answer {
 }
 
 impl Reading {
-    /// A page, on a snapshot of its own, and about how many keys there are. Blocks.
+    /// Reads a page from a snapshot of its own; also returns the approximate number of keys.
+    /// Blocks.
     fn read(&self) -> Result<(Read, u64), String> {
         let question = &self.question;
-        // Writes that were let in before this node learned of the move belong into the snapshot.
+        // The snapshot has to include writes that were admitted before this node applied the move.
         self.vnode.await_earlier_writes();
         let (target, wanted) = (question.session.target, &question.wanted);
         let is_wanted = &mut |key: &StorageKey| is_wanted(&self.state, target, wanted, key);
@@ -328,7 +331,8 @@ impl Reading {
         }
     }
 
-    /// The answer's part of a page. Bodies are slices of the engine's buffers: they go out at once.
+    /// Extracts the answer from a page. Bodies are slices of the engine's buffers, since they are
+    /// sent at once.
     fn take(&self, page: ScanPage<StoredObject>) -> Read {
         let chained =
             |chain: Chain, it: &StoredObject| chain.with(it.key.as_bytes(), it.head.clock());

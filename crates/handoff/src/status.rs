@@ -7,28 +7,28 @@ use kvorum_runtime::Moment;
 
 use crate::transfer_id::{TransferId, TransferKind};
 
-/// Everything under way and waiting.
+/// Transfers under way and waiting.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TransfersStatus {
     /// Transfers into this node, under way and waiting.
     pub inbound: Vec<TransferStatus>,
-    /// Partitions that are here in full, but their source has not learned it yet.
+    /// Partitions that are here in full, but whose source is not notified yet.
     pub settling: Vec<Partition>,
-    /// Transfers of others from this node.
+    /// Transfers of other nodes from this node.
     pub outbound: Vec<OutboundStatus>,
     /// Transfers at once in each direction.
     pub transfers_max: usize,
     /// True if this node fetches.
     pub is_inbound_enabled: bool,
-    /// True if others may fetch from it.
+    /// True if other nodes may fetch from it.
     pub is_outbound_enabled: bool,
 }
 
 /// Questions of transfers that were refused or got no answer in time, since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TransferCounts {
-    /// Questions of other nodes that came while the limit of transfers from here was reached, or sending was
-    /// switched off.
+    /// Questions of other nodes that were refused because of the transfer limit, or because sending
+    /// was switched off.
     pub rejected: u64,
     /// Questions of this node without an answer in time.
     pub timed_out: u64,
@@ -37,11 +37,11 @@ pub struct TransferCounts {
 /// The activity of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activity {
-    /// It has not begun, or lets others have their turn.
+    /// It has not begun, or has given up its turn.
     Waiting,
-    /// It fetches.
+    /// It fetches data.
     Fetching,
-    /// Everything is here, and the cluster is to agree that it is.
+    /// Everything is here, and the cluster has yet to agree on that.
     Reporting,
 }
 
@@ -52,7 +52,7 @@ pub struct TransferStatus {
     pub id: TransferId,
     /// The node whose data is fetched at present.
     pub from: Option<NodeId>,
-    /// This node.
+    /// The node that receives the data, which is this node.
     pub to: NodeId,
     /// Its activity.
     pub activity: Activity,
@@ -60,7 +60,7 @@ pub struct TransferStatus {
     pub keys: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// About how many objects there are in all; 0 while that is not known.
+    /// The approximate number of objects in all; 0 while it is unknown.
     pub keys_about: u64,
     /// The time of its beginning, or of its resumption.
     pub begun_at: Option<Moment>,
@@ -70,16 +70,16 @@ pub struct TransferStatus {
     pub bytes_per_second: u64,
     /// The remaining time at this rate.
     pub remaining: Option<Duration>,
-    /// The reason for its last delay, if nothing happened since.
+    /// The reason for its last delay, if it has made no progress since.
     pub hindrance: Option<String>,
 }
 
 /// A transfer of another node from this one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutboundStatus {
-    /// The reason.
+    /// The reason for the transfer.
     pub kind: TransferKind,
-    /// The vnode here that is asked.
+    /// The source vnode on this node.
     pub partition: Partition,
     /// The vnode that is filled.
     pub target: Partition,

@@ -4,14 +4,15 @@ use std::fmt;
 
 use kvorum_ring::{Epoch, Partition};
 
-/// The reason why something is fetched.
+/// The reason for a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TransferKind {
-    /// A partition moves here.
+    /// A partition moves to this node.
     Ownership,
-    /// A vnode here becomes a replica of more keys, or of those that another ceases to have.
+    /// A vnode of this node becomes a replica of more keys.
     Growth,
-    /// An operator, or the loss of an owner, wants a partition made whole from its other replicas.
+    /// A partition is repaired from its other replicas, because an operator orders it or data was
+    /// lost.
     Repair,
 }
 
@@ -50,7 +51,7 @@ pub struct TransferId {
     pub kind: TransferKind,
     /// The vnode that is filled.
     pub partition: Partition,
-    /// Its epoch when that was decided.
+    /// Its epoch when the transfer was decided.
     pub epoch: Epoch,
 }
 
@@ -68,19 +69,19 @@ impl fmt::Display for TransferId {
 /// A part of a transfer: the keys of one vnode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Leg {
-    /// The vnode that is asked.
+    /// The source vnode.
     pub(crate) source: Partition,
-    /// The keys that are wanted.
+    /// The wanted keys.
     pub(crate) wanted: Wanted,
 }
 
-/// The keys of a vnode that are wanted.
+/// The wanted keys of a vnode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
-    /// All that it has.
+    /// All its keys.
     All,
-    /// The keys of these owner partitions of which the receiving vnode holds a replica when keys have
-    /// up to `replicas`.
+    /// The keys of these owner partitions whose replicas the receiving vnode holds, if keys have up
+    /// to `replicas` replicas.
     Owners {
         owners: Vec<Partition>,
         replicas: u16,

@@ -1,4 +1,4 @@
-//! All transfers of one node: wanted ones are begun, others are ended, as the agreed state changes.
+//! All transfers of one node. As the agreed state changes, wanted transfers begin and others end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -27,28 +27,29 @@ use crate::transfer_id::{Leg, TransferId, TransferKind};
 use crate::turns::Turns;
 use crate::wire::{Answer, SERVICE, decode_question, encode_answer};
 
-/// The owner of the ring in a state that is not known yet.
+/// The owner of all partitions while the agreed state is not known yet.
 const NO_NODE: NodeId = NodeId::from_bytes([0; 16]);
 
 /// A direction of transfers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// From others to this node.
+    /// From other nodes to this node.
     Inbound,
-    /// From this node to others.
+    /// From this node to other nodes.
     Outbound,
 }
 
 /// The reason why a partition is not repaired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RepairRefused {
-    /// This node does not own it: ask its owner.
+    /// This node does not own the partition: ask its owner.
     #[error("partition {} belongs to another node", partition.number())]
     NotOwned {
         /// The partition.
         partition: Partition,
     },
-    /// It moves, or the number of replicas changes: missing keys arrive with that, or later.
+    /// The partition moves, or the number of replicas changes: missing keys arrive with the change,
+    /// or with a later repair.
     #[error("partition {} moves", partition.number())]
     Moving {
         /// The partition.
@@ -65,7 +66,7 @@ pub struct Transfers {
 struct Shared {
     errands: Arc<Errands>,
     work: Mutex<Work>,
-    /// Something has changed that may let something begin or end.
+    /// Notified of changes that may let a transfer begin or end.
     news: Notify,
 }
 
@@ -82,14 +83,14 @@ struct Work {
     chores: BTreeMap<Chore, TaskGuard<()>>,
     turns: Turns,
     book: LegBook,
-    /// Number of vnodes open at the last look.
+    /// Number of open vnodes at the last look.
     open: usize,
     repairs: BTreeSet<TransferId>,
-    /// The transfers of the last state.
+    /// The wanted transfers of the last state.
     wanted: BTreeMap<TransferId, Vec<Leg>>,
     /// Transfers that may have a file.
     kept: BTreeSet<TransferId>,
-    /// The ring as it was seen last.
+    /// The ring of the last state.
     ring: Option<Arc<Ring>>,
 }
 
@@ -99,7 +100,7 @@ struct Running {
 }
 
 impl Transfers {
-    /// Transfers that go on where they were when the node stopped, once [`Transfers::run`] runs.
+    /// The transfers of a node. Once [`Transfers::run`] runs, they continue where the node stopped.
     pub fn new(parts: Parts) -> Result<Self, DiskError> {
         create_directory_durably(&*parts.disk, &parts.directory)?;
         let files = CursorFiles {
@@ -151,7 +152,7 @@ impl Transfers {
             let changed = shared.errands.parts.cluster.changed(state.version());
             let notified = std::pin::pin!(shared.news.notified());
             let news = select(changed, notified);
-            // No notice comes when rests end and vnodes open.
+            // Ends of rests and opened vnodes cause no notification, hence the timeout.
             let waited = shared
                 .errands
                 .parts
@@ -168,7 +169,7 @@ impl Transfers {
         message.head.first() == Some(&SERVICE)
     }
 
-    /// Answers another node, if it is a member.
+    /// Answers a question of another node, if the node is a member.
     pub fn handle(&self, caller: Caller, message: &Message, deadline: Moment) -> Served {
         let state = self.shared.errands.parts.cluster.current();
         if !caller.is_member || state.member(caller.node).is_none() {
@@ -198,7 +199,7 @@ impl Transfers {
         }
     }
 
-    /// Has a partition of this node made whole from its other replicas.
+    /// Begins the repair of a partition of this node from its other replicas.
     pub fn repair(&self, partition: Partition) -> Result<(), RepairRefused> {
         let state = self.shared.errands.parts.cluster.current();
         let ring = state.ring();
@@ -218,7 +219,7 @@ impl Transfers {
         Ok(())
     }
 
-    /// Has all partitions of this node that can be repaired now made whole, and returns them.
+    /// Begins the repair of all partitions of this node that can be repaired now, and returns them.
     pub fn repair_node(&self) -> Vec<Partition> {
         let state = self.shared.errands.parts.cluster.current();
         let own = state.ring().owned_by(self.shared.errands.parts.node);
@@ -226,7 +227,7 @@ impl Transfers {
             .collect()
     }
 
-    /// Lets transfers in one direction go on or not (`handoff enable|disable`).
+    /// Enables or disables transfers in one direction (`handoff enable|disable`).
     pub fn enable(&self, direction: Direction, is_enabled: bool) {
         let switch = match direction {
             Direction::Inbound => &self.shared.errands.is_inbound_enabled,
@@ -236,8 +237,8 @@ impl Transfers {
         self.shared.news.notify_one();
     }
 
-    /// Sets how many transfers go on at once in each direction (`transfer-limit`). Those under way in
-    /// excess go on.
+    /// Sets the number of transfers at once in each direction (`transfer-limit`). Excess transfers
+    /// under way continue.
     pub fn set_transfers_max(&self, transfers_max: usize) {
         let limit = &self.shared.errands.source.transfers_max;
         limit.store(transfers_max, Ordering::Relaxed);
@@ -301,7 +302,7 @@ impl Transfers {
 }
 
 impl Shared {
-    /// Begins and ends transfers, so that they are those of the state.
+    /// Begins and ends transfers to match the state.
     fn follow(self: &Arc<Self>, state: &Arc<ClusterState>) {
         let (node, colocated) = (
             self.errands.parts.node,
@@ -337,14 +338,13 @@ impl Shared {
         self.forget(gone);
     }
 
-    /// Repairs partitions that have become this node's without having been filled: their owners are
+    /// Repairs partitions that this node owns now without having filled them: their owners are
     /// lost, and the other replicas have the keys.
     fn note_losses(self: &Arc<Self>, state: &ClusterState) {
         let node = self.errands.parts.node;
         let before = self.work.lock().ring.replace(state.ring().clone());
         let Some(before) = before else { return };
-        // The ring owned by `NO_NODE` stands for one that is not known yet: nothing is lost between that
-        // and this.
+        // A ring owned by `NO_NODE` stands for an unknown ring: a change from it means no loss.
         if Arc::ptr_eq(&before, state.ring()) || before.members() == [NO_NODE] {
             return;
         }
@@ -360,9 +360,9 @@ impl Shared {
         }
     }
 
-    /// Repairs vnodes that are not complete from the other replicas. A vnode without other replicas
-    /// stays as it is until an operator accepts that: a repair without a source would have it serve
-    /// outdated data.
+    /// Repairs incomplete vnodes from the other replicas. A vnode without other replicas stays
+    /// incomplete until an operator accepts the loss: after a repair without a source it would
+    /// serve outdated data.
     fn repair_incomplete(self: &Arc<Self>, state: &ClusterState) {
         let colocated = self.errands.parts.settings.colocated_replicas;
         for partition in state.ring().owned_by(self.errands.parts.node) {
@@ -379,7 +379,7 @@ impl Shared {
 
     /// Begins a repair, unless the partition has one already.
     ///
-    /// The record of stores notes an incomplete vnode, so its repair outlives a restart.
+    /// The record of stores names incomplete vnodes, so such a repair outlives a restart.
     fn begin_repair(&self, partition: Partition, epoch: Epoch) -> Option<TransferId> {
         let kind = TransferKind::Repair;
         let of = |epoch| TransferId {
@@ -433,7 +433,7 @@ impl Shared {
             if self.hindrance(id, &legs, ring).is_some() && !keeps_turn {
                 continue;
             }
-            // The reason of its rest holds until its source answers.
+            // The reason for its rest holds until its source answers.
             let hindrance = work.turns.reason(&id).filter(|it| !it.is_empty());
             let observed = Observed {
                 hindrance,
@@ -445,7 +445,7 @@ impl Shared {
         }
     }
 
-    /// The reason that a transfer cannot begin, if this node has it without asking another.
+    /// The reason why a transfer cannot begin, if this node can tell without asking another.
     fn hindrance(&self, id: TransferId, legs: &[Leg], ring: &Ring) -> Option<&'static str> {
         if let Err(reason) = self.errands.target(id) {
             return Some(reason);
@@ -457,7 +457,7 @@ impl Shared {
         last
     }
 
-    /// The reason that nothing can be fetched from the source of a leg.
+    /// The reason why nothing can be fetched from the source of a leg.
     fn hindrance_of(&self, kind: TransferKind, leg: &Leg, ring: &Ring) -> Option<&'static str> {
         let holder = ring.reader(leg.source);
         if holder != self.errands.parts.node {
@@ -516,7 +516,7 @@ impl Shared {
                 String::new()
             }
         };
-        // The task that runs this: dropping its guard here would abort it before its end.
+        // This code runs in that task: dropping its guard here would abort it before its end.
         let running = work.running.remove(&id);
         let has_got_on = |it: &Running| it.observed.lock().keys > 0;
         let has_got_on = reason.is_empty() || running.as_ref().is_some_and(has_got_on);
@@ -559,7 +559,7 @@ impl Shared {
         }
     }
 
-    /// Removes the files of transfers that are done or not wanted any more.
+    /// Removes the files of transfers that are done or no longer wanted.
     fn forget(self: &Arc<Self>, gone: BTreeSet<TransferId>) {
         if gone.is_empty() {
             return;

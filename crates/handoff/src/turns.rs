@@ -1,8 +1,8 @@
-//! The order in which transfers get the few slots. Pure.
+//! The order in which transfers get slots. Pure.
 //!
-//! Repairs go first. A vnode that lacks something answers no reads, and nothing can be fetched from it
-//! for a move or for another number of replicas: transfers of other kinds may wait for a repair, and a
-//! repair waits for none of them.
+//! Repairs come first. An incomplete vnode answers no reads, and cannot be the source of a move or
+//! of a change of the number of replicas. So other transfers may wait for a repair, and a repair
+//! waits for no other transfer.
 //!
 //! A transfer that cannot begin holds no slot. It is tried again after a pause. The pause doubles until the
 //! transfer makes progress, so that many waiting transfers cost little.
@@ -15,7 +15,7 @@ use kvorum_runtime::Moment;
 
 use crate::transfer_id::{TransferId, TransferKind};
 
-/// The number of times that the shortest pause is doubled at most.
+/// The most doublings of the shortest pause.
 const DOUBLINGS_MAX: u32 = 3;
 
 /// Transfers that have had a turn and are not done.
@@ -25,16 +25,16 @@ pub(crate) struct Turns {
 }
 
 struct Rest {
-    /// The time of the next attempt at the earliest.
+    /// The earliest time of the next attempt.
     until: Moment,
     /// Consecutive turns without progress.
     failures: u32,
-    /// The reason of the rest; empty for a finished transfer.
+    /// The reason for the rest; empty for a finished transfer.
     reason: String,
 }
 
 impl Turns {
-    /// Notes the end of a transfer, which is tried again after a pause if it is still wanted.
+    /// Notes the end of a turn. The transfer is tried again after a pause, if it is still wanted.
     pub(crate) fn rest(
         &mut self,
         id: TransferId,
@@ -68,7 +68,7 @@ impl Turns {
         rest.map(|rest| rest.reason.clone())
     }
 
-    /// Forgets transfers that are not wanted any more.
+    /// Drops transfers that are no longer wanted.
     pub(crate) fn retain(&mut self, is_wanted: impl Fn(&TransferId) -> bool) {
         self.resting.retain(|id, _| is_wanted(id));
     }

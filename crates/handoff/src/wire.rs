@@ -1,9 +1,9 @@
 //! Questions and answers of transfers as bytes.
 //!
-//! As with replica requests, the whole meaning of a message is in its head, and objects' values are its
-//! body. Heads of objects travel as they are stored, with their checksums, and the hash of a body in
-//! its head is compared before anything is merged. A message's head ends in a checksum of its own, so
-//! that a single flipped bit cannot mark a page as the last.
+//! As with replica requests, the whole meaning of a message is in its head, and objects' values are
+//! its body. Heads of objects are sent as they are stored, with their checksums. The receiver
+//! compares each body with the hash in its head before a merge. A message's head ends in a checksum
+//! of its own, so that a flipped bit cannot mark a page as the last.
 
 use std::time::Duration;
 
@@ -59,34 +59,35 @@ impl From<Truncated> for WireError {
     }
 }
 
-/// The run of questions of a question: a source keeps a count and a digest for each.
+/// The session of a question: a source keeps a count and a digest for each session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Session {
     pub(crate) kind: TransferKind,
     /// The vnode that is filled.
     pub(crate) target: Partition,
-    /// The vnode that is asked.
+    /// The source vnode.
     pub(crate) source: Partition,
-    /// Drawn by the receiver.
+    /// The session's number, which the receiver draws.
     pub(crate) number: u64,
-    /// The page's number in it, from 0.
+    /// The page's number in the session, from 0.
     pub(crate) sequence: u32,
 }
 
 /// A question of one node to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Question {
-    /// The objects behind a key.
+    /// Asks for the objects after a key.
     Page(PageQuestion),
-    /// A part of an object that is too large for a page.
+    /// Asks for a part of an object that is too large for a page.
     Piece {
         session: Session,
         offset: u64,
         bytes_max: u32,
     },
-    /// Asks if the node has durably learned this epoch.
+    /// Asks whether the node has durably reached this epoch.
     Knows { partition: Partition, epoch: Epoch },
-    /// Asks if the partition is open there and lacks nothing. An earlier version refuses the question.
+    /// Asks whether the partition is open there and lacks nothing. An earlier version refuses the
+    /// question.
     LacksNothing { partition: Partition },
     /// Asks for the pin of a partition that has reached this epoch. An earlier version refuses the
     /// question.
@@ -96,7 +97,7 @@ pub(crate) enum Question {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PageQuestion {
     pub(crate) session: Session,
-    /// The source's partition has to have reached this epoch where it is asked.
+    /// The epoch that the source has to have reached for its partition.
     pub(crate) epoch: Epoch,
     pub(crate) wanted: Wanted,
     pub(crate) after: Option<StorageKey>,
@@ -117,12 +118,12 @@ pub(crate) enum Answer {
     Knows(bool),
     /// The backend of the whole partition, if it is pinned to one.
     Pin(Option<String>),
-    /// Not now: it has not learned of the move, or has too much to do.
+    /// Not now: the source has not applied the move, or has too much to do.
     Later {
         wait: Duration,
         reason: String,
     },
-    /// It has dropped the session, or never had it.
+    /// The source has dropped the session, or never had it.
     UnknownSession,
     /// Asking again will not help.
     Refused(String),
@@ -132,15 +133,15 @@ pub(crate) enum Answer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Page {
     pub(crate) session: Session,
-    /// The epoch that the source had learned before it took the snapshot of this page.
+    /// The epoch that the source had reached before it took the snapshot of this page.
     pub(crate) epoch: Epoch,
-    /// Everything that was sent in this session, this page included.
+    /// The chain of all entries sent in this session, including this page.
     pub(crate) total: Chain,
-    /// About how many keys the source has; 0 where the answer does not have it.
+    /// The approximate number of keys of the source; 0 if unknown.
     pub(crate) keys_about: u64,
-    /// There is nothing behind it.
+    /// True when no page follows.
     pub(crate) is_last: bool,
-    /// The last key that was looked at.
+    /// The last key that was read.
     pub(crate) through: Option<StorageKey>,
     pub(crate) content: Content,
 }
@@ -148,7 +149,7 @@ pub(crate) struct Page {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
     Entries(Vec<Entry>),
-    /// One object alone, whose body has to be asked for.
+    /// One object, whose body is fetched by separate questions.
     Large {
         key: StorageKey,
         head: Bytes,
@@ -280,7 +281,7 @@ pub(crate) fn decode_question(message: &Message) -> Result<Question, WireError> 
 /// head    = service u8 'T', version u8 1, kind u8, rest by kind, checksum u32 of all before
 /// page    = 1: session, epoch u64, count u64, digest u64, keys_about u64, is_last u8, through,
 ///           shape u8: 0 entries: varint count, each varint length and key, varint length and head,
-///                     varint length of the body; body: theirs, one behind the other
+///                     varint length of the body; body: theirs, one after the other
 ///                     1 large: key, head, varint length of the body; body empty
 /// piece   = 2: session, offset u64; body: the bytes
 /// knows   = 3: u8
@@ -401,7 +402,7 @@ fn put_key(out: &mut Vec<u8>, key: Option<&StorageKey>) {
     }
 }
 
-/// The beginning of a reason, cut where a character ends.
+/// The beginning of a reason, cut at the end of a character.
 fn put_reason(out: &mut Vec<u8>, reason: &str) {
     let mut end = reason.len().min(REASON_BYTES_MAX);
     while !reason.is_char_boundary(end) {
@@ -501,7 +502,7 @@ impl<'a> Reader<'a> {
         if key.len() > KEY_BYTES_MAX {
             return Err(self.malformed());
         }
-        // A key that is kept must not keep the message.
+        // A copy, so that a kept key does not keep the message in memory.
         Ok(StorageKey::from_encoded(Bytes::copy_from_slice(&key)))
     }
 

@@ -1,4 +1,4 @@
-//! Every message survives its way, and no bytes do harm.
+//! Every message survives encoding and decoding, and no bytes cause a panic.
 
 use kvorum_golden::assert_bytes;
 use kvorum_ring::RingSize;

@@ -1,11 +1,11 @@
-//! Some requests that a client sends behind each other, drawn for one protocol.
+//! A burst of requests that a client sends one after the other, drawn for one protocol.
 
 use rand::RngExt;
 use rand::rngs::StdRng;
 
 use crate::{damage, messages, requests};
 
-/// The bucket types that requests are for, with their properties as JSON.
+/// The bucket types in requests, with their properties as JSON.
 pub const BUCKET_TYPES: &[(&str, &str)] = &[
     ("plain", r#"{"allow_mult":true}"#),
     ("changing", r#"{"allow_mult":true}"#),
@@ -29,17 +29,17 @@ pub enum Protocol {
     Http,
 }
 
-/// The bytes of some requests that are sent behind each other.
+/// The bytes of requests that are sent one after the other.
 #[derive(Clone, Debug)]
 pub struct Burst {
     /// The bytes.
     pub bytes: Vec<u8>,
-    /// The number of requests, damaged ones among them.
+    /// The number of requests, including damaged ones.
     pub requests: u64,
 }
 
 impl Protocol {
-    /// Draws some requests. One burst in four has nothing but damaged ones; one burst in 200 ends with a
+    /// Draws some requests. One burst in four has only damaged requests; one in 200 ends with a
     /// request that is too large for a server.
     pub fn burst(self, random: &mut StdRng) -> Burst {
         let (draw, oversized): (Draw, Draw) = match self {

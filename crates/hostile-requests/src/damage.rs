@@ -1,15 +1,16 @@
-//! Damage to requests, as a broken client or an attacker does it: any bytes may be wrong, missing or too many.
+//! Damage to requests, as by a broken client or an attacker: any bytes may be wrong, missing or
+//! added.
 
 use rand::RngExt;
 use rand::rngs::StdRng;
 
-/// The most bytes that one damage adds.
+/// The most bytes that one change adds.
 const ADDED_BYTES_MAX: usize = 64;
 
-/// Numbers that limits and lengths are compared with.
+/// Numbers at the edges of limits and lengths.
 const EDGES: [u32; 6] = [0, 1, 0x7fff_ffff, 0x8000_0000, 0xffff_fffe, 0xffff_ffff];
 
-/// Damages a request in one place, and in half of the cases in one more, and so on.
+/// Damages a request in one place, with a probability of one half in another, and so on.
 pub(crate) fn damage(request: &mut Vec<u8>, random: &mut StdRng) {
     loop {
         damage_once(request, random);

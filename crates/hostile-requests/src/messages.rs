@@ -1,5 +1,5 @@
-//! Requests over protocol buffers: under each code its message, if we send one, and noise under all other
-//! codes.
+//! Requests over protocol buffers: for each code its message, if we send one, and noise for all
+//! other codes.
 
 use bytes::Bytes;
 use kvorum_protocol::{CodedMessage, MessageCode, frame, pb};
@@ -11,13 +11,13 @@ use crate::requests::{JOBS, SIZES};
 /// Frames above the limit of a server's default settings.
 const OVERSIZED_BYTES: u32 = (64 << 20) + 1;
 
-/// Keys are few, so that the data stays small.
+/// The number of keys: few, so that the data stays small.
 const KEYS: u32 = 300;
 
 /// The time that a request may take, in milliseconds.
 const TIMEOUT_MS: u32 = 2_000;
 
-/// A frame under a code at random.
+/// A frame with a random code.
 pub(crate) fn draw(random: &mut StdRng) -> Vec<u8> {
     // Most traffic is reads and writes.
     let code = match random.random_range(0..10) {
@@ -79,12 +79,12 @@ fn of_code(code: MessageCode, random: &mut StdRng) -> Vec<u8> {
 
 fn encoded(message: &impl CodedMessage) -> Vec<u8> {
     let mut buffer = Vec::new();
-    // Its only error is a frame of 4 GiB.
+    // Encoding fails only for a frame of 4 GiB.
     let _ = frame::encode(message, &mut buffer);
     buffer
 }
 
-/// A frame with the right length, and a payload that may be any.
+/// A frame with the right length and any payload.
 fn noise(code: MessageCode, random: &mut StdRng) -> Vec<u8> {
     let payload = (0..random.random_range(0..60_u8)).map(|_| random.random());
     let payload: Vec<u8> = payload.collect();
@@ -104,8 +104,8 @@ fn bucket() -> Bytes {
     Bytes::from_static(b"hostile")
 }
 
-/// A bucket, and a type, whose properties change. They are agreed on, so a name for each request would be data that
-/// stays.
+/// A bucket, and a type, whose properties change. Properties are agreed state, so a new name for
+/// each request would leave data behind.
 fn changing() -> Bytes {
     Bytes::from_static(b"changing")
 }
@@ -335,7 +335,7 @@ fn data_type(code: MessageCode, random: &mut StdRng) -> Vec<u8> {
     }
 }
 
-/// Members are few as well.
+/// An operation on a data type, with few different members.
 fn operation(bucket_type: &str, random: &mut StdRng) -> pb::DtOp {
     let member = Bytes::from(format!("m{}", random.random_range(0..20)));
     let set_op = || pb::SetOp {
@@ -390,7 +390,7 @@ fn operation(bucket_type: &str, random: &mut StdRng) -> pb::DtOp {
     }
 }
 
-/// Messages of replication and security, which are refused by name.
+/// Messages of replication and security, which the server refuses by name.
 fn other(code: MessageCode) -> Vec<u8> {
     match code {
         MessageCode::RPB_FETCH_REQ => encoded(&pb::RpbFetchReq {

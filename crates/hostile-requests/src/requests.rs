@@ -1,9 +1,9 @@
-//! Requests over HTTP: one of each resource, and some that are larger than a server takes.
+//! Requests over HTTP: one of each resource, and some that are too large for a server.
 
 use rand::RngExt;
 use rand::rngs::StdRng;
 
-/// The sizes of values: most are small, and some need room of their own.
+/// The sizes of values: most are small, and some need reserved room.
 pub(crate) const SIZES: &[usize] = &[0, 1, 10, 100, 100, 1_000, 1_000, 10_000, 100_000, 1_000_000];
 
 /// Jobs that end, fail and are refused.
@@ -136,10 +136,10 @@ const HEADERS: &[&str] = &[
     "Referer: http://elsewhere.example/",
 ];
 
-/// Keys are few, so that the data stays small.
+/// The number of keys: few, so that the data stays small.
 const KEYS: u32 = 300;
 
-/// A request to a resource at random.
+/// A request to a random resource.
 pub(crate) fn draw(random: &mut StdRng) -> Vec<u8> {
     // Most traffic is reads and writes.
     let at = match random.random_range(0..10) {

@@ -1,18 +1,19 @@
-//! Bursts by their seeds: a bounded number in each run of a test, each of which can be made again alone.
+//! Bursts by their seeds: a bounded number in each run of a test. Each burst can be made again
+//! alone.
 
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
 
 use crate::burst::{Burst, Protocol};
 
-/// The number of bursts of a run, and of a long one.
+/// The number of bursts of a run, and of a long run.
 const BURSTS: u64 = 200;
 const BURSTS_LONG: u64 = 20_000;
 
 /// Sets the first seed.
 const SEED_VARIABLE: &str = "KVORUM_TEST_SEED";
 
-/// Asks for a long run.
+/// Requests a long run.
 const LONG_VARIABLE: &str = "KVORUM_TEST_LONG";
 
 /// A seed that is printed if the test of its burst panics.

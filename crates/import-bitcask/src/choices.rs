@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// Options fixed for the duration of one import.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Choices {
-    /// Records written before this time are skipped, seconds since the Unix epoch.
+    /// Records written before this time are skipped, in seconds since the Unix epoch.
     pub(crate) expired_before: Option<u64>,
     /// Requested expiry, in seconds.
     pub(crate) expiry_secs: Option<u64>,

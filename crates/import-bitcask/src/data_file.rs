@@ -1,8 +1,8 @@
 //! Scans of data files from end to end, record by record, past damage.
 //!
-//! Bitcask skips a bad record by the lengths in its own header, which are as doubtful as the rest,
-//! and gives a file up after twenty. Here a search for the next offset with a right record checksum
-//! follows a bad record, so damage costs the bytes it covers and none behind them.
+//! Bitcask skips a bad record by the lengths in its header, which may be damaged too, and gives up
+//! a file after twenty bad records. Here a search for the next offset with a matching record
+//! checksum follows a bad record, so damage costs only the bytes that it covers.
 
 use kvorum_disk::DiskError;
 use kvorum_import::{FileWindow, Scanned, WINDOW_BYTES};
@@ -10,17 +10,17 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::record::{RECORD_HEADER_BYTES, RecordHeader, TOMBSTONE_BYTES_MAX, ValueKind};
 
-/// Maximum length of a value in the search behind damage, in bytes. Random bytes name lengths up to
+/// Maximum length of a value in the search after damage, in bytes. Random bytes give lengths up to
 /// 4 GiB, and each candidate costs a checksum over its length.
 const SEARCHED_VALUE_BYTES_MAX: u32 = 64 << 20;
-/// Bytes that searches may checksum in one file before they give up its rest.
+/// Bytes that searches may checksum in one file before its rest is skipped.
 const SEARCHED_BYTES_MAX: u64 = 16 << 30;
-/// The first bytes of keys as Riak writes them: versions 1 without and with a type, and version 0.
+/// The first bytes of Riak's keys: version 1 without and with a type, and version 0.
 const KEY_FIRST_BYTES: [u8; 3] = [0x02, 0x03, 131];
 /// Bitcask's first public release, in seconds since the Unix epoch.
 const EARLIEST_TIMESTAMP: u32 = 1_240_000_000;
 
-/// A record that the scan has found right.
+/// An intact record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScannedRecord<'a> {
     /// Offset of its first byte.
@@ -31,14 +31,14 @@ pub struct ScannedRecord<'a> {
     pub key: &'a [u8],
     /// Value or deletion mark.
     pub kind: ValueKind,
-    /// A hash of its value, never 0.
+    /// A hash of its value, which is never 0.
     pub value_digest: u64,
 }
 
 /// Scans the records from `start` to the end.
 ///
 /// # Errors
-/// A read error of the device; all other defects are reported to `visit`.
+/// If the device cannot read; all other defects are reported to `visit`.
 pub(crate) fn scan(
     window: &mut FileWindow,
     start: u64,
@@ -90,7 +90,7 @@ fn header_at(window: &mut FileWindow, offset: u64) -> Result<Option<RecordHeader
     Ok(bytes.first_chunk().map(RecordHeader::decode))
 }
 
-/// Record at `offset`, if it is whole and right.
+/// The record at `offset`, if it is complete and intact.
 fn check(window: &mut FileWindow, offset: u64) -> Result<Option<Checked>, DiskError> {
     let Some(header) = header_at(window, offset)? else {
         return Ok(None);
@@ -150,9 +150,9 @@ fn report(
     Ok(())
 }
 
-/// Next offset with a right record.
+/// The next offset with an intact record.
 fn search(window: &mut FileWindow, bad: u64, budget: &mut u64) -> Result<Search, DiskError> {
-    // Most often the lengths are right and the payload is not.
+    // Usually the lengths are right, and only the payload is damaged.
     if let Some(header) = header_at(window, bad)? {
         let next = bad + header.total_len();
         if next < window.len()

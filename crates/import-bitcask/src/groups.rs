@@ -1,21 +1,21 @@
-//! Records of one index file, reduced to those worth reading: for each key, the newest record of
-//! each partition.
+//! The records of one index file that have to be read: for each key, the newest record of each
+//! partition.
 
 use kvorum_import::Counts;
 
 use crate::index::IndexEntry;
 
-/// A key and where its copies are.
+/// A key and the places of its copies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeyGroup {
-    /// Never empty: one for each partition that has the key, in order of files.
+    /// One copy for each partition that has the key, in order of files; never empty.
     pub(crate) copies: Vec<IndexEntry>,
 }
 
 /// Reduces the entries of one index file. `store_of` gives the partition of each data file by its
 /// number. Groups are ordered by the positions of their first copies on disk.
 ///
-/// Within a partition the last record wins, by file and then by offset: clocks step, files do not.
+/// Within a partition the last record wins, by file and then by offset, since clocks may go back.
 pub(crate) fn reduce(
     mut entries: Vec<IndexEntry>,
     store_of: &[usize],
@@ -75,7 +75,7 @@ mod tests {
         }
     }
 
-    /// Files 0 and 1 are of one partition, file 2 of another.
+    /// Files 0 and 1 belong to one partition, file 2 to another.
     const STORE_OF: [usize; 3] = [0, 0, 1];
 
     fn places(groups: &[KeyGroup]) -> Vec<Vec<(u32, u64)>> {

@@ -1,8 +1,8 @@
 //! Hint files: the keys of a data file and the offsets of their records.
 //!
-//! A hint file is used when its trailer's checksum is right, and its entries name every byte of the
-//! data file from the start up to their end and nothing outside. These checks precede the use of
-//! the first entry. The rest of the data file is scanned.
+//! A hint file is used if its trailer's checksum matches, and its entries cover the data file from
+//! the start to their end without gaps. These checks come before the use of the first entry. The
+//! rest of the data file is scanned.
 
 use kvorum_disk::DiskError;
 use kvorum_import::{FileWindow, WINDOW_BYTES};
@@ -26,9 +26,9 @@ const TRAILER_OFFSET: u64 = TOMBSTONE_FLAG - 1;
 ///     18     k  key
 /// ```
 ///
-/// The trailer is an entry of time 0 and without a key, at offset 2^63 - 1, whose record length is
-/// the CRC-32 of all bytes before it. Files from before Riak 1.7 have no deletion bit; offsets never
-/// reach it.
+/// The trailer is an entry with time 0, no key and offset 2^63 - 1, whose record length is the
+/// CRC-32 of all bytes before it. Files from before Riak 1.7 have no deletion bit, which offsets
+/// never reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HintEntry {
     /// Time of writing, seconds since the Unix epoch.
@@ -44,7 +44,7 @@ pub struct HintEntry {
 }
 
 impl HintEntry {
-    /// Takes the fixed part apart.
+    /// Decodes the fixed part.
     pub fn decode(bytes: &[u8; HINT_ENTRY_BYTES]) -> Self {
         let [a, b, c, d, e, f, g, h, i, j, place @ ..] = *bytes;
         let place = u64::from_be_bytes(place);
@@ -65,13 +65,13 @@ impl HintEntry {
     }
 }
 
-/// Reason to ignore a hint file.
+/// The reason to ignore a hint file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HintDoubt {
-    /// Missing trailer: Riak did not close the file.
+    /// The trailer is missing: Riak did not close the file.
     #[error("no trailer")]
     NoTrailer,
-    /// Wrong checksum in the trailer.
+    /// The trailer's checksum differs.
     #[error("CRC-32 {got:08x} where the trailer has {expected:08x}")]
     Checksum {
         /// Checksum in the trailer.
@@ -79,7 +79,7 @@ pub enum HintDoubt {
         /// Checksum of the bytes.
         got: u32,
     },
-    /// Entry that does not fit the file, or whose record does not fit the data file.
+    /// An entry does not fit the file, or its record does not fit the data file.
     #[error("entry at byte {offset} does not fit")]
     BadEntry {
         /// Offset of the entry.
@@ -87,8 +87,8 @@ pub enum HintDoubt {
     },
 }
 
-/// Checks a hint file against a data file of `data_len` bytes. Returns how far into the data file
-/// the hints reach, in bytes.
+/// Checks a hint file against a data file of `data_len` bytes. Returns the length of the data file
+/// that the hints cover, in bytes.
 pub(crate) fn verify(
     window: &mut FileWindow,
     data_len: u64,
@@ -126,8 +126,8 @@ pub(crate) fn verify(
     })
 }
 
-/// Visits the entries before the trailer, each with its offset and its key. The inner error is the
-/// offset of an entry that does not fit the file.
+/// Passes the entries before the trailer to `visit`, each with its offset and its key. The inner
+/// error is the offset of an entry that does not fit the file.
 pub(crate) fn walk(
     window: &mut FileWindow,
     visit: &mut dyn FnMut(u64, HintEntry, &[u8]),

@@ -16,7 +16,7 @@ use crate::reading::ObjectReader;
 use crate::source::{FilePlace, Source};
 use crate::survey;
 
-/// Estimated bytes of hints for each record; of data, where there are no hints.
+/// Estimated bytes of hints for each record, and of data if there are no hints.
 const HINT_BYTES_A_RECORD: u64 = 48;
 const DATA_BYTES_A_RECORD: u64 = 256;
 
@@ -25,7 +25,7 @@ const DATA_BYTES_A_RECORD: u64 = 256;
 pub struct ImportOptions {
     /// Options common to all importers.
     pub shared: SharedOptions,
-    /// Skip records written longer ago than this: bitcask.expiry.
+    /// Skip records that are older than this: bitcask.expiry.
     pub expiry: Option<Duration>,
     /// Scan data files despite usable hint files.
     pub ignore_hints: bool,
@@ -44,11 +44,11 @@ pub async fn import(
     import_records(system, Bitcask { options }, shared, progress).await
 }
 
-/// Checks, without writing, that the source can be imported. A caller that has to start a server
-/// checks first.
+/// Checks, without writing, that the source can be imported; for callers that have to start a
+/// server.
 ///
 /// # Errors
-/// [`ImportError`], as [`import()`] would fail at its beginning.
+/// [`ImportError`], with which [`import()`] would fail at its beginning.
 pub fn check_source(system: &System, options: &ImportOptions) -> Result<(), ImportError> {
     Source::find(system, &options.shared)?;
     Ok(())

@@ -1,7 +1,7 @@
-//! Index of the offsets of all records of the source.
+//! The index of the places of all records of the source.
 //!
-//! A key's newest record may be anywhere, and its replicas are in other partitions: entries are
-//! spread by key, so that all of one key are looked at together.
+//! A key's newest record may be anywhere, and its replicas are in other partitions. So entries are
+//! spread by key, and all entries of a key are read together.
 
 use kvorum_encoding::{checksum, mask_checksum};
 use kvorum_import::{ImportError, IndexPlace, read_spread};

@@ -1,16 +1,16 @@
 //! Import of the bitcask directories of Riak nodes.
 //!
-//! Two halves. The *survey* finds every record of every partition, in usable hint files and in data
-//! files elsewhere, and spreads them over an index on disk. The *transfer* takes the index in
-//! pieces that fit into memory, finds the newest record of each key in each partition, reads it,
-//! merges replicas that differ, and puts the result `asis` into a server.
+//! An import has two halves. The *survey* finds every record of every partition, in usable hint
+//! files or else in data files, and spreads the records over an index on disk. The *transfer* reads
+//! the index in pieces that fit into memory. It finds the newest record of each key in each
+//! partition, reads it, merges differing replicas, and puts the result `asis` into a server.
 //!
-//! - [`record`], [`data_file`], [`hint_file`], [`riak_key`]: Basho's formats, decoded from bytes and
-//!   nothing else.
+//! - [`record`], [`data_file`], [`hint_file`], [`riak_key`]: Basho's formats, decoded from bytes
+//!   alone.
 //! - [`import()`]: the import itself, given a disk, a runtime and a server's address.
 //!
-//! All importers share objects and their way to the server. Outside this crate: other backends of
-//! Riak, data types, and bucket properties.
+//! All importers share the code for objects and puts. Outside this crate: other backends of Riak,
+//! data types, and bucket properties.
 
 mod choices;
 pub mod data_file;

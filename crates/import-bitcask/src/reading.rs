@@ -1,4 +1,4 @@
-//! Way from groups of records to objects ready to be put: reading, checking, comparing, merging.
+//! From groups of records to objects for puts: reading, checking, comparing, merging.
 
 use bytes::Bytes;
 use kvorum_encoding::Address;
@@ -17,7 +17,7 @@ pub(crate) struct ObjectReader {
     pub(crate) leave_out_tombstones: bool,
 }
 
-/// A copy as it was read.
+/// A copy that was read.
 struct Copy {
     address: Address,
     value: Bytes,
@@ -70,7 +70,7 @@ impl GroupReader for ObjectReader {
 }
 
 impl ObjectReader {
-    /// Reads and checks one record; `None` if it deletes its key, which old hint files do not say.
+    /// Reads and checks one record; `None` if it deletes its key, which old hint files do not show.
     fn read_copy(&mut self, entry: &IndexEntry) -> Result<Option<Copy>, String> {
         let (file, len) = (entry.file, entry.total_len);
         let bytes = self.files.read(file, entry.offset, len)?;

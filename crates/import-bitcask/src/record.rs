@@ -1,11 +1,11 @@
-//! Records, of which bitcask's data files are rows.
+//! Records: a data file of bitcask is a sequence of records.
 //!
-//! A foreign format, so big-endian. The checksum can be trusted no more than the lengths before it:
-//! allocations by a length follow the check of the checksum over it.
+//! The format is big-endian. A length may be damaged, so memory for it is only allocated after a
+//! check of the checksum.
 
 /// The length of the fixed header.
 pub const RECORD_HEADER_BYTES: usize = 14;
-/// The longest value that a deletion mark has.
+/// The longest value of a deletion mark.
 pub(crate) const TOMBSTONE_BYTES_MAX: usize = 22;
 
 const TOMBSTONE_PREFIX: &[u8] = b"bitcask_tombstone";
@@ -14,7 +14,7 @@ const TOMBSTONE_PREFIX: &[u8] = b"bitcask_tombstone";
 ///
 /// ```text
 /// offset  size  field
-///      0     4  CRC-32 (zlib's polynomial) of everything behind it in the record
+///      0     4  CRC-32 (zlib's polynomial) of everything after it in the record
 ///      4     4  time of writing, seconds since the Unix epoch
 ///      8     2  length of the key (k), never 0
 ///     10     4  length of the value (v)
@@ -51,7 +51,7 @@ impl RecordHeader {
     }
 }
 
-/// A whole record whose checksum is right.
+/// A complete record with a matching checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
     /// Its header.
@@ -65,15 +65,15 @@ pub struct Record<'a> {
 /// Failure to decode a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
-    /// The lengths in the header reach beyond the bytes there are.
+    /// The lengths in the header reach beyond the end of the bytes.
     #[error("record of {expected} bytes where {got} are left")]
     Cut {
-        /// Length by the header, in bytes.
+        /// The length in the header, in bytes.
         expected: u64,
         /// Bytes left.
         got: u64,
     },
-    /// Empty key by the header, which Riak never writes.
+    /// The key is empty according to the header; Riak never writes such a record.
     #[error("record without a key")]
     NoKey,
     /// The checksum differs.
@@ -90,7 +90,7 @@ impl<'a> Record<'a> {
     /// Checks and decodes the record at the start of `bytes`.
     ///
     /// # Errors
-    /// [`RecordError`], for anything but a whole and right record.
+    /// [`RecordError`], for anything but a complete and intact record.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, RecordError> {
         let cut = |expected: u64| RecordError::Cut {
             expected,
@@ -119,14 +119,14 @@ impl<'a> Record<'a> {
     }
 }
 
-/// Meaning of a value for its key.
+/// The meaning of a value for its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueKind {
-    /// It is the key's value.
+    /// The key's value.
     Data,
-    /// The key is deleted.
+    /// A deletion of the key.
     Tombstone,
-    /// Value that begins like a deletion mark and is not one. Bitcask hides it.
+    /// A value that begins like a deletion mark and is not one. Bitcask hides it.
     LooksDeleted,
 }
 
@@ -139,7 +139,7 @@ impl ValueKind {
     /// version 2   "bitcask_tombstone2"  u32 file id: what is deleted is in this file
     /// ```
     ///
-    /// The file id matters to merges alone: read in order, every deletion mark removes the key.
+    /// The file id only matters to merges: read in order, every deletion mark removes the key.
     pub fn of(value_len: u64, start: &[u8]) -> Self {
         if !start.starts_with(TOMBSTONE_PREFIX) {
             return Self::Data;

@@ -11,19 +11,19 @@ const TYPED: u8 = 0x03;
 /// Failure to decode a key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// Riak does not write this first byte.
+    /// No key of Riak's begins with this byte.
     #[error("unknown form {first}")]
     Form {
         /// The first byte.
         first: u8,
     },
-    /// Length beyond the key, or no bytes left for a name.
+    /// A length reaches beyond the key, or no bytes are left for a name.
     #[error("lengths do not fit the key")]
     Lengths,
     /// The old form is not an Erlang term.
     #[error("no Erlang term: {0}")]
     Term(#[from] TermError),
-    /// The old form is a term of another shape.
+    /// The old form is a term with another shape.
     #[error("a term that is no bucket and key")]
     Shape,
 }

@@ -1,4 +1,4 @@
-//! Source of an import: partitions, and their files in the order of writing.
+//! The source of an import: partitions, and their files in the order of writing.
 
 use std::path::{Path, PathBuf};
 
@@ -13,19 +13,19 @@ const DATA_SUFFIX: &str = ".bitcask.data";
 const HINT_SUFFIX: &str = ".bitcask.hint";
 const LOCKS: [&str; 2] = ["bitcask.write.lock", "bitcask.merge.lock"];
 const LOCK_BYTES_MAX: u64 = 8192;
-/// Infix of the names of data and hint files.
+/// The infix in the names of data and hint files.
 const FILE_INFIX: &str = ".bitcask.";
-/// The version of the backend, which Riak writes into every partition.
+/// The file with the version of the backend, which Riak writes into every partition.
 const VERSION_FILE: &str = "version.txt";
 const ALL_MARKED: &str = "all its data files are executable, which is Riak's mark for files to be \
                           deleted";
-/// Files to be deleted are executable for others, or in old releases run as their owners.
+/// Files marked for deletion are executable for others, or, by old releases, setuid.
 const DELETION_MODE_BITS: u32 = 0o4001;
 
 /// The directories of an import.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Source {
-    /// One for each directory with data files.
+    /// One store for each directory with data files.
     pub(crate) stores: Vec<Store>,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct Source {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Store {
     pub(crate) path: PathBuf,
-    /// By ascending id, the order of writing.
+    /// Files by ascending id, the order of writing.
     pub(crate) files: Vec<SourceFile>,
 }
 
@@ -104,7 +104,7 @@ impl Source {
     }
 }
 
-/// A data file and where it belongs.
+/// A data file and its store.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FilePlace<'a> {
     pub(crate) store_number: usize,
@@ -198,7 +198,7 @@ fn open_store(
     Ok(Some(Store { path, files }))
 }
 
-/// The number in a data file's name, as bitcask writes it.
+/// The number in a data file's name, in bitcask's form.
 fn id_of(name: &str) -> Option<u64> {
     let digits = name.strip_suffix(DATA_SUFFIX)?;
     let id: u64 = digits.parse().ok()?;
@@ -209,7 +209,8 @@ fn len_of(disk: &dyn Disk, path: &Path) -> Result<Option<u64>, ImportError> {
     Ok(disk.info(path)?.map(|info| info.len))
 }
 
-/// Format of a lock file: the number of the process that took it, a space, and the file it writes.
+/// A lock file has the number of the process that took it, a space, and the file that the process
+/// writes.
 fn check_locks(system: &System, store: &Path) -> Result<(), ImportError> {
     for name in LOCKS {
         let lock = store.join(name);

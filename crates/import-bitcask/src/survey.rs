@@ -1,5 +1,5 @@
-//! First half of an import: the records of a data file into the index, from a usable hint file or
-//! from the data file itself.
+//! The first half of an import: adds the records of a data file to the index, from a usable hint
+//! file or from the data file itself.
 
 use bytes::Bytes;
 use kvorum_disk::{DiskError, OpenMode};
@@ -69,7 +69,7 @@ impl FileSurvey<'_, '_> {
             };
             self.take_record(indexed, key);
         });
-        // The check has read it a moment ago. Taking a record twice does no harm.
+        // The check has just read the file. Adding a record twice does no harm.
         if !matches!(walked, Ok(Ok(()))) {
             self.intake.counts().hints_doubted += 1;
             return 0;

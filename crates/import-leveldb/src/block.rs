@@ -4,32 +4,32 @@ use bytes::Bytes;
 use kvorum_encoding::{ByteReader, checksum, mask_checksum};
 use kvorum_import::inflate_lz4;
 
-/// Length of the trailer behind a block's contents: compression and checksum.
+/// The bytes of the trailer after a block's contents: compression and checksum.
 pub(crate) const TRAILER_BYTES: usize = 5;
 /// Maximum inflated length of a block, in bytes. Riak refuses objects above 50 MB unless configured
 /// otherwise.
 const INFLATED_BYTES_MAX: usize = 512 << 20;
 const RESTART_BYTES: usize = 4;
 
-/// Defect of a block.
+/// The defect of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BlockError {
-    /// Shorter than any block.
+    /// The bytes are shorter than any block.
     #[error("cut off")]
     Cut,
-    /// Its bytes are not those that were written.
+    /// The bytes have changed since they were written.
     #[error("wrong checksum")]
     Checksum,
-    /// Compression that Basho's LevelDB does not have.
+    /// The compression is unknown to Basho's LevelDB.
     #[error("unknown compression {kind}")]
     Compression {
-        /// The number of the way.
+        /// The number of the compression.
         kind: u8,
     },
-    /// It cannot be inflated.
+    /// The block cannot be inflated.
     #[error("cannot be inflated")]
     Inflation,
-    /// Entry that does not fit the block, despite a right checksum.
+    /// An entry does not fit the block, although the checksum matches.
     #[error("entry at byte {offset} does not fit the block")]
     Entry {
         /// Offset in the inflated block.
@@ -66,7 +66,7 @@ pub fn inflate(block: &Bytes) -> Result<Bytes, BlockError> {
 
 fn inflate_snappy(contents: &[u8]) -> Result<Bytes, BlockError> {
     let len = snap::raw::decompress_len(contents).map_err(|_| BlockError::Inflation)?;
-    // Each pair of bytes inflates to 64 bytes at most.
+    // Two bytes inflate to at most 64.
     if len > INFLATED_BYTES_MAX.min(contents.len().saturating_mul(64)) {
         return Err(BlockError::Inflation);
     }
@@ -85,8 +85,8 @@ fn inflate_snappy(contents: &[u8]) -> Result<Bytes, BlockError> {
 /// entry  = varint shared  varint unshared  varint length of value  unshared bytes  value
 /// ```
 ///
-/// A key is the first `shared` bytes of the key before and the unshared ones. Restarts are offsets of
-/// entries that share nothing; reading from the start needs none of them.
+/// A key consists of the first `shared` bytes of the previous key and the unshared bytes. Restarts
+/// are offsets of entries that share nothing; reading from the start needs none of them.
 #[derive(Clone, Debug)]
 pub struct BlockEntries {
     block: Bytes,
@@ -97,10 +97,10 @@ pub struct BlockEntries {
 }
 
 impl BlockEntries {
-    /// Begins before the first entry.
+    /// The entries of a block, from the first on.
     ///
     /// # Errors
-    /// [`BlockError::Entry`] for a block that its restarts do not fit.
+    /// [`BlockError::Entry`] if the restarts do not fit the block.
     pub fn new(block: Bytes) -> Result<Self, BlockError> {
         let offset = block.len();
         let end = block
@@ -117,10 +117,10 @@ impl BlockEntries {
         })
     }
 
-    /// The next entry: its key, and its value within the block.
+    /// The next entry: its key and its value.
     ///
     /// # Errors
-    /// [`BlockError::Entry`]; nothing follows it.
+    /// [`BlockError::Entry`]; no entry follows it.
     pub fn advance(&mut self) -> Result<Option<(Bytes, Bytes)>, BlockError> {
         if self.offset >= self.end {
             return Ok(None);
@@ -136,7 +136,7 @@ impl BlockEntries {
     fn read(&mut self) -> Option<(Bytes, Bytes)> {
         let entries = self.block.get(self.offset..self.end)?;
         let mut reader = ByteReader::new(entries);
-        // Shared bytes come from the key before: only the others are checked against the rest.
+        // Shared bytes come from the previous key: only the others are checked against the rest.
         let shared = usize::try_from(reader.varint().ok()?).ok()?;
         let unshared = reader.varint_len().ok()?;
         let value_len = reader.varint_len().ok()?;

@@ -19,9 +19,9 @@ use crate::source::{Source, StoreFiles};
 use crate::state::{OwnChoices, Stage, State, key_from_text, key_to_text};
 use crate::survey::{bucket_types, sort_logs, sorted_files};
 
-/// Bytes of a store for each index entry: an estimate that sizes the comparison.
+/// The estimated bytes of a store for each index entry, which determine the size of the comparison.
 const BYTES_A_CHECK: u64 = 256;
-/// Maximum time of work to repeat after an interruption.
+/// The most work to repeat after an interruption, in time.
 const SAVE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Source and options of an import.
@@ -31,10 +31,10 @@ pub struct ImportOptions {
     pub shared: SharedOptions,
     /// Directories of the higher levels of tiered stores: none, or one for each directory.
     pub slow_tiers: Vec<PathBuf>,
-    /// Skip values written longer ago than this, where the store has the time of writing:
+    /// Skip values that are older than this, if the store has the time of writing:
     /// leveldb.expiration.retention_time.
     pub retention: Option<Duration>,
-    /// Take all existing tables and logs, regardless of manifests.
+    /// Import all existing tables and logs, regardless of manifests.
     pub ignore_manifests: bool,
 }
 
@@ -60,11 +60,11 @@ pub async fn import(
     Ok(run.summary())
 }
 
-/// Checks, without writing, that the source can be imported. A caller that has to start a server
-/// checks first.
+/// Checks, without writing, that the source can be imported; for callers that have to start a
+/// server.
 ///
 /// # Errors
-/// [`ImportError`], as [`import()`] would fail at its beginning.
+/// [`ImportError`], with which [`import()`] would fail at its beginning.
 pub fn check_source(system: &System, options: &ImportOptions) -> Result<(), ImportError> {
     let (tiers, ignores) = (&options.slow_tiers, options.ignore_manifests);
     Source::find(system, &options.shared, tiers, ignores)?;
@@ -193,7 +193,7 @@ impl Run {
         self.compare_indexes().await
     }
 
-    /// Puts all objects. Reads the next batch during the put of one.
+    /// Puts all objects. Reads the next batch while one is put.
     async fn put_all(
         &mut self,
         after: Option<Bytes>,

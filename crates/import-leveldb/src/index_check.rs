@@ -1,9 +1,9 @@
-//! Comparison of a store's index entries with those that its objects call for.
+//! A comparison of a store's index entries with the index entries of its objects.
 //!
-//! The server makes its own entries from the objects, so nothing is lost where Riak's differ. But a
-//! store whose entries and objects disagree answered its queries wrongly, so the operator gets the
-//! counts. Entries are sorted by field and term, objects by key; they meet by the hash of both,
-//! spread over files on disk.
+//! The server makes its own entries from the objects, so nothing is lost if Riak's entries differ.
+//! But a store whose entries and objects disagree has answered queries wrongly, so the operator
+//! gets the counts. Entries are sorted by field and term, objects by key. Their hashes, spread over
+//! files on disk, bring them together.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ use crate::riak_key::IndexKey;
 /// The length of an entry, in bytes.
 const ENTRY_BYTES: usize = 24;
 
-/// An index entry, either found or called for:
+/// An index entry, found in the store or required by an object:
 ///
 /// ```text
 /// offset  size  field (little-endian)
@@ -44,7 +44,7 @@ impl CheckEntry {
         Self { hash, is_found }
     }
 
-    /// Appends it to the file that its counterpart goes to as well.
+    /// Appends the entry to the file that also gets its counterpart.
     pub(crate) fn write(self, writer: &mut SpreadWriter) -> Result<(), ImportError> {
         let mut bytes = [0; ENTRY_BYTES];
         bytes[..16].copy_from_slice(&self.hash.to_le_bytes());
@@ -66,7 +66,7 @@ impl CheckEntry {
     }
 }
 
-/// Compares the entries of files of these lengths, and counts those found on one side alone.
+/// Compares the entries of files of these lengths, and counts entries of one side only.
 pub(crate) fn compare(
     disk: &dyn Disk,
     directory: &Path,

@@ -5,10 +5,10 @@ use bytes::Bytes;
 const TRAILER_BYTES: usize = 8;
 const EXPIRY_BYTES: usize = 8;
 
-/// Kind of a record.
+/// The kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordKind {
-    /// It deletes its key.
+    /// A deletion of the key.
     Deletion,
     /// A value.
     Value,
@@ -20,7 +20,7 @@ pub enum RecordKind {
 }
 
 impl RecordKind {
-    /// The number by which records of this kind go.
+    /// The number of this kind.
     pub fn number(self) -> u8 {
         match self {
             Self::Deletion => 0,
@@ -30,7 +30,7 @@ impl RecordKind {
         }
     }
 
-    /// The kind of a number, with its time.
+    /// The kind with a number, and its time.
     pub fn of(number: u8, micros: u64) -> Option<Self> {
         match number {
             0 => Some(Self::Deletion),
@@ -41,7 +41,7 @@ impl RecordKind {
         }
     }
 
-    /// The time that the record carries.
+    /// The time in the record.
     pub fn micros(self) -> u64 {
         match self {
             Self::Deletion | Self::Value => 0,
@@ -53,11 +53,11 @@ impl RecordKind {
 /// A key in a table. Keys sort by their user key, bytewise, and newest first among equals.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InternalKey {
-    /// Key of LevelDB's user.
+    /// The key of LevelDB's user.
     pub user_key: Bytes,
     /// The number of the write, from one upward.
     pub sequence: u64,
-    /// Kind of the record.
+    /// The kind of the record.
     pub kind: RecordKind,
 }
 

@@ -1,15 +1,15 @@
-//! Import of the LevelDB stores of Riak nodes, in Basho's dialect of LevelDB.
+//! Import of the LevelDB stores of Riak nodes, in the format of Basho's LevelDB.
 //!
-//! Tables are sorted, and so one pass over all stores at once finds each key with its newest record
-//! in each store; replicas that differ are merged, and the result is put `asis` into a server. Logs
-//! are in the order of writing, and are sorted beforehand into files of the import's own.
+//! Tables are sorted, so one pass over all stores finds each key with its newest record in each
+//! store. Differing replicas are merged, and the result is put `asis` into a server. Logs are in
+//! the order of writing, and are first sorted into the import's own files.
 //!
 //! - [`sext`], [`riak_key`]: the keys of Riak's backend.
-//! - [`block`], [`internal_key`], [`log_file`], [`write_batch`], [`manifest`]: LevelDB's formats with
-//!   Basho's additions, decoded from bytes and nothing else.
+//! - [`block`], [`internal_key`], [`log_file`], [`write_batch`], [`manifest`]: LevelDB's formats
+//!   with Basho's additions, decoded from bytes alone.
 //! - [`import()`]: the import itself, given a disk, a runtime and a server's address.
 //!
-//! All importers share objects and their way to the server. Outside this crate: filter blocks, and
+//! All importers share the code for objects and puts. Outside this crate: filter blocks, and
 //! anti-entropy trees, which are LevelDB stores of another kind.
 
 pub mod block;

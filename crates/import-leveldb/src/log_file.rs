@@ -8,10 +8,10 @@ use kvorum_encoding::{checksum, mask_checksum};
 const BLOCK_BYTES: usize = 32 << 10;
 const HEADER_BYTES: usize = 7;
 
-/// Content of a log.
+/// The content of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Logged<'a> {
-    /// A whole record.
+    /// A complete record.
     Record {
         /// Offset of its first piece.
         offset: u64,
@@ -22,10 +22,10 @@ pub enum Logged<'a> {
     Damage {
         /// Offset of the first byte.
         offset: u64,
-        /// Their number, up to the next possible beginning of a record.
+        /// Their number, up to the next possible start of a record.
         len: u64,
     },
-    /// End of a log without further records, as after a crash.
+    /// The end of a log without further records, as after a crash.
     TornTail {
         /// Offset of the first byte.
         offset: u64,
@@ -52,8 +52,8 @@ enum Piece {
 /// kind  = 1 a whole record, 2 the first of several, 3 one between, 4 the last of several
 /// ```
 ///
-/// Basho's LevelDB allocates logs ahead and fills them with zeros: kind 0 and length 0 mark the
-/// rest of the block as empty.
+/// Basho's LevelDB allocates logs in advance and fills them with zeros: kind 0 and length 0 mark
+/// the rest of the block as empty.
 ///
 /// # Errors
 /// A disk that fails.
@@ -85,15 +85,15 @@ pub fn read_log(
     Ok(())
 }
 
-/// Pieces becoming records.
+/// Pieces that are joined to records.
 struct Joining<'a> {
     take: &'a mut dyn FnMut(Logged<'_>),
     record: Vec<u8>,
-    /// Offset of the record under way.
+    /// The offset of the incomplete record.
     began: Option<u64>,
-    /// Offset of bytes that are not a record, until a record follows.
+    /// The offset of bytes that are not a record, until a record follows.
     bad: Option<u64>,
-    /// True if these bytes are wrong beyond a missing end.
+    /// True if these bytes have another defect than a missing end.
     has_wrong_bytes: bool,
 }
 
@@ -112,7 +112,7 @@ impl Joining<'_> {
             }
             self.lose(offset);
             self.has_wrong_bytes |= !is_cut(rest);
-            // LevelDB gives the block up; here a search for the next right piece follows.
+            // LevelDB gives up the block; here a search for the next intact piece follows.
             let starts = 1..rest.len();
             let mut starts = starts.filter(|start| split_piece(&rest[*start..]).is_some());
             rest = starts.next().map_or(&[][..], |start| &rest[start..]);
@@ -141,14 +141,14 @@ impl Joining<'_> {
         }
     }
 
-    /// Gives up the record under way and the bytes from `offset` on.
+    /// Gives up the incomplete record and the bytes from `offset` on.
     fn lose(&mut self, offset: u64) {
         self.record.clear();
         let from = self.began.take().unwrap_or(offset);
         self.bad.get_or_insert(from);
     }
 
-    /// Reports the damage before a record that begins here: it is not a torn tail.
+    /// Reports the damage before a record at `until`: it is not a torn tail.
     fn report_damage(&mut self, until: u64) {
         if let Some(offset) = self.bad.take() {
             let len = until - offset;
@@ -180,7 +180,7 @@ fn is_cut(rest: &[u8]) -> bool {
     }
 }
 
-/// First piece of a block's rest and the bytes behind it; `None` if the piece is not right.
+/// The first piece of a block's rest and the bytes after it; `None` if the piece is damaged.
 fn split_piece(rest: &[u8]) -> Option<(Piece, &[u8], &[u8])> {
     let (header, behind) = rest.split_first_chunk::<HEADER_BYTES>()?;
     let [s0, s1, s2, s3, l0, l1, kind] = *header;
@@ -193,7 +193,7 @@ fn split_piece(rest: &[u8]) -> Option<(Piece, &[u8], &[u8])> {
     };
     let len = usize::from(u16::from_le_bytes([l0, l1]));
     let (bytes, behind) = behind.split_at_checked(len)?;
-    // The kind precedes the bytes directly, and the checksum covers both.
+    // The kind is directly before the bytes, and the checksum covers both.
     let covered = rest.get(HEADER_BYTES - 1..HEADER_BYTES + len)?;
     let sum = u32::from_le_bytes([s0, s1, s2, s3]);
     (mask_checksum(checksum(covered)) == sum).then_some((piece, bytes, behind))

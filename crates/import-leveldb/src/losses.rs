@@ -1,4 +1,4 @@
-//! Unreadable places, noted where the reader meets them.
+//! Unreadable places, noted when the reader finds them.
 
 use std::path::Path;
 
@@ -6,14 +6,14 @@ use kvorum_import::{Batch, Place};
 
 use crate::riak_key::describe;
 
-/// Range of keys with a loss: behind the first and up to the second.
+/// A range of keys with a loss: after the first and up to the second.
 pub(crate) struct KeyRange<'a> {
     pub(crate) behind: Option<&'a [u8]>,
     pub(crate) to: Option<&'a [u8]>,
 }
 
-/// Notes damage of a file, with the keys that it may have held. A damaged deletion hides nothing
-/// any more, so older versions of these keys may come back.
+/// Notes damage of a file, with the keys that it may concern. A damaged deletion no longer hides
+/// older versions, which may come back.
 pub(crate) fn lost(
     batch: &mut Batch,
     file: &Path,
@@ -38,7 +38,7 @@ pub(crate) fn lost(
     batch.unreadable(place, None, format!("{reason}{range}"));
 }
 
-/// Notes something that is not a loss.
+/// Notes a finding that is not a loss.
 pub(crate) fn noted(batch: &mut Batch, file: &Path, offset: u64, reason: String) {
     let place = Place {
         file: file.to_owned(),

@@ -7,26 +7,27 @@ use kvorum_encoding::{ByteReader, Truncated};
 
 use crate::internal_key::InternalKey;
 
-/// The only order of keys that Riak uses.
+/// The name of the only order of keys that Riak uses.
 const COMPARATOR: &[u8] = b"leveldb.BytewiseComparator";
 
-/// Entry of a table in the manifest.
+/// The entry of a table in the manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedTable {
     /// Its length, in bytes.
     pub len: u64,
     /// Its first key, in the user's form.
     pub smallest: Bytes,
-    /// Its last one.
+    /// Its last key, in the user's form.
     pub largest: Bytes,
 }
 
-/// Result of a manifest's edits.
+/// The result of a manifest's edits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Manifest {
     /// Tables by level and number.
     pub tables: BTreeMap<(u32, u64), ListedTable>,
-    /// Logs of smaller numbers are in tables, except the previous log.
+    /// The number of the first log that is not in tables. Only the previous log may have a smaller
+    /// number.
     pub log_number: u64,
     /// Number of the previous log; 0 for none.
     pub previous_log_number: u64,
@@ -35,19 +36,19 @@ pub struct Manifest {
 /// Failure to decode an edit.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ManifestError {
-    /// It ends within a field.
+    /// The edit ends within a field.
     #[error("edit is cut off at byte {offset}")]
     Cut {
         /// Offset of the missing bytes.
         offset: usize,
     },
-    /// A field that Basho's LevelDB does not have.
+    /// A field is unknown to Basho's LevelDB.
     #[error("unknown field {tag}")]
     Tag {
-        /// Its number.
+        /// The field's number.
         tag: u64,
     },
-    /// Table whose keys cannot be decoded.
+    /// The keys of a table cannot be decoded.
     #[error("table {number} with keys that are none")]
     Keys {
         /// The table.
@@ -86,7 +87,7 @@ impl Manifest {
     /// ```
     ///
     /// # Errors
-    /// [`ManifestError`]; the manifest is of no use then.
+    /// [`ManifestError`]; the manifest is then unusable.
     pub fn apply(&mut self, edit: &[u8]) -> Result<(), ManifestError> {
         let mut reader = ByteReader::new(edit);
         let mut added = Vec::new();
@@ -130,7 +131,7 @@ impl Manifest {
         Ok(())
     }
 
-    /// True if the log of this number is needed.
+    /// True if the log with this number is needed.
     pub fn needs_log(&self, number: u64) -> bool {
         number >= self.log_number || number == self.previous_log_number
     }

@@ -1,8 +1,8 @@
-//! All sources of all stores in the order of keys: the newest record of each key in each store.
+//! The merge of all sources in the order of keys: the newest record of each key in each store.
 //!
-//! Stores are sorted, so no sorting precedes the merge, unlike that of bitcask's files: one pass
-//! with a block of each table in memory is enough, and a key marks the place to resume at. A table
-//! is opened when its first key is reached, and closed behind its last.
+//! Stores are sorted, unlike bitcask's files, so the merge needs no sorting: one pass with a block
+//! of each table in memory is enough, and a key is the position for a resumed import. A table is
+//! opened when its first key is reached, and closed after its last key.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -26,20 +26,20 @@ pub(crate) struct SortedFile {
     pub(crate) form: SortedForm,
 }
 
-/// Kind of a sorted file.
+/// The kind of a sorted file.
 #[derive(Clone, Debug)]
 pub(crate) enum SortedForm {
-    /// A table, with its first and last key where a manifest has them.
+    /// A table, with its first and last key if a manifest has them.
     Table { bounds: Option<(Bytes, Bytes)> },
-    /// A run of ours, made of this store's logs.
+    /// A run, made from this store's logs.
     Run { of: PathBuf },
 }
 
-/// A key and its newest record in each store that has one.
+/// A key and its newest record in each store that has the key.
 #[derive(Debug)]
 pub(crate) struct KeyGroup {
     pub(crate) key: Bytes,
-    /// By ascending store; never empty.
+    /// Records in ascending order of stores; never empty.
     pub(crate) copies: Vec<StoreRecord>,
 }
 
@@ -72,7 +72,7 @@ enum Cursor {
     Finished,
 }
 
-/// A source and its next record; without a record, a source that begins at this key or behind.
+/// A source and its next record. A source without a record begins at this key or after it.
 struct Waiting {
     key: Bytes,
     store: usize,
@@ -81,7 +81,7 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// Unopened sources sort before all records of their first key.
+    /// The order of sources. Unopened sources sort before all records of their first key.
     fn order(&self) -> (&Bytes, bool, usize, Reverse<u64>, usize) {
         let sequence = self.record.as_ref().map_or(0, |record| record.key.sequence);
         let (store, source) = (self.store, self.source);
@@ -111,7 +111,7 @@ impl Ord for Waiting {
 }
 
 impl Merge {
-    /// Merges the records behind the key `after`, or all.
+    /// Merges the records after the key `after`, or all.
     pub(crate) fn new(disk: &Arc<dyn Disk>, files: Vec<SortedFile>, after: Option<Bytes>) -> Self {
         let mut merge = Self {
             files: OpenFiles::new(disk.clone()),
@@ -154,7 +154,7 @@ impl Merge {
         merge
     }
 
-    /// Number of bytes of the files before the position, roughly.
+    /// The approximate number of bytes of the files before the position.
     pub(crate) fn bytes_done(&self) -> u64 {
         let behind = self.sources.iter().map(|source| match &source.cursor {
             Cursor::Table(cursor) => cursor.bytes_behind(),
@@ -164,7 +164,7 @@ impl Merge {
         self.bytes_done + behind.sum::<u64>()
     }
 
-    /// Next key. Notes unreadable places before it in `batch`.
+    /// The next key. Notes unreadable places before it in `batch`.
     pub(crate) fn next_key(&mut self, batch: &mut Batch) -> Result<Option<KeyGroup>, ImportError> {
         let mut group: Option<KeyGroup> = None;
         while let Some(Reverse(top)) = self.waiting.peek() {
@@ -179,7 +179,7 @@ impl Merge {
                     key: top.key,
                     copies: Vec::new(),
                 });
-                // The newest of a store comes first.
+                // The newest record of a store comes first.
                 let last = group.copies.last();
                 if last.is_none_or(|last| last.store != top.store) {
                     let file = match &self.sources[top.source].file {
@@ -201,7 +201,7 @@ impl Merge {
         Ok(group)
     }
 
-    /// Queues the source of this number with its next record.
+    /// Queues the source with this number and its next record.
     fn pull(&mut self, number: usize, batch: &mut Batch) -> Result<(), ImportError> {
         loop {
             let source = &mut self.sources[number];

@@ -1,4 +1,4 @@
-//! Way from records to objects ready to be put: choosing, decoding, comparing and merging.
+//! From records to objects for puts: choosing, decoding, comparing and merging.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,29 +13,29 @@ use crate::internal_key::RecordKind;
 use crate::merge::{KeyGroup, Merge, StoreRecord};
 use crate::riak_key::{IndexKey, StoredKey, decode_key, describe};
 
-/// Keys of one batch, of any kind: without objects there is progress as well.
+/// The most keys of a batch, of any kind, so that there is progress without objects.
 const BATCH_KEYS_MAX: usize = 32 << 10;
 /// Maximum number of foreign keys reported one by one; the others are counted.
 const OTHER_KEYS_REPORTED: u64 = 100;
 
-/// Content read for one batch.
+/// The content read for one batch.
 #[derive(Debug, Default)]
 pub(crate) struct ReadBatch {
     pub(crate) batch: Batch,
-    /// Index entries, found and called for.
+    /// Index entries, found or required.
     pub(crate) checks: Vec<CheckEntry>,
     /// The last key of the batch; `None` at the end.
     pub(crate) last_key: Option<Bytes>,
-    /// Number of bytes of the source before the position, roughly.
+    /// The approximate number of bytes of the source before the position.
     pub(crate) bytes_done: u64,
 }
 
-/// Rules of expiry and of records to skip.
+/// The rules for expired and skipped records.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReadRules {
-    /// The time, in microseconds since the Unix epoch.
+    /// The present time, in microseconds since the Unix epoch.
     pub(crate) now_micros: u64,
-    /// Time to live of values with a time of writing.
+    /// The time to live of values with a time of writing.
     pub(crate) retention: Option<Duration>,
     pub(crate) leave_out_tombstones: bool,
 }
@@ -99,7 +99,7 @@ fn take_group(group: KeyGroup, rules: &ReadRules, read: &mut ReadBatch) {
     }
 }
 
-/// Copies that are neither deleted nor expired, and true if any is expired.
+/// The copies that are neither deleted nor expired, and true if any has expired.
 fn live(copies: Vec<StoreRecord>, rules: &ReadRules) -> (Vec<StoreRecord>, bool) {
     let mut has_expired = false;
     let live = copies.into_iter().filter(|copy| {
@@ -161,7 +161,7 @@ fn take_object(address: Address, group: KeyGroup, rules: &ReadRules, read: &mut 
     }
 }
 
-/// Notes the index entries that an object of this store calls for.
+/// Notes the index entries that an object of this store requires.
 fn call_for(store: usize, address: &Address, object: &RiakObject, checks: &mut Vec<CheckEntry>) {
     let living = object
         .siblings

@@ -4,11 +4,11 @@ use bytes::Bytes;
 
 use crate::internal_key::InternalKey;
 
-/// A record, and where it was found.
+/// A record and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) key: InternalKey,
     pub(crate) value: Bytes,
-    /// Offset in its file: of the block, or of the log record.
+    /// The offset of its block or log record in the file.
     pub(crate) offset: u64,
 }

@@ -6,9 +6,9 @@ use kvorum_import::metadata::address_of;
 
 use crate::sext::{Sext, SextError, put_binary};
 
-/// The beginning of every object's key: a tuple of three whose first is the atom `o`.
+/// The beginning of every object's key: a tuple of three that begins with the atom `o`.
 pub(crate) const OBJECT_PREFIX: [u8; 9] = [16, 0, 0, 0, 3, 12, 0xb7, 0x80, 8];
-/// The beginning of a bucket that names its type: a tuple of two.
+/// The beginning of a bucket with a type: a tuple of two.
 const TYPED_BUCKET: [u8; 5] = [16, 0, 0, 0, 2];
 
 /// Meaning of a key.
@@ -18,7 +18,7 @@ pub enum StoredKey {
     Object(Address),
     /// An entry of a secondary index.
     Index(IndexKey),
-    /// A note of Riak's about the store.
+    /// A note by Riak about the store.
     Note,
 }
 
@@ -36,10 +36,10 @@ pub struct IndexKey {
 /// Failure to decode a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// No term.
+    /// The key is not a term.
     #[error(transparent)]
     Sext(#[from] SextError),
-    /// Term of another shape.
+    /// The term has another shape.
     #[error("a term that Riak's backend does not write")]
     Shape,
 }
@@ -100,12 +100,12 @@ pub(crate) fn describe(key: &[u8]) -> String {
     }
 }
 
-/// First possible key of objects with typed buckets.
+/// The first possible key of objects with typed buckets.
 pub(crate) fn first_typed() -> Vec<u8> {
     [&OBJECT_PREFIX[..], &TYPED_BUCKET].concat()
 }
 
-/// A key behind all objects of a type.
+/// A key after all objects of a type.
 pub(crate) fn behind_type(bucket_type: &[u8]) -> Vec<u8> {
     let mut key = first_typed();
     put_binary(&mut key, bucket_type);

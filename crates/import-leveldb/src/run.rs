@@ -1,8 +1,8 @@
-//! Runs: the records of logs, sorted by key, in files of the import's own.
+//! Runs: the records of logs, sorted by key, in the import's own files.
 //!
-//! Logs hold the last writes of a store, up to a hundred megabytes, in the order of writing. The
-//! logs of a whole node would not fit into memory. So each is sorted into runs, as LevelDB writes its
-//! logs to tables when it opens a store, and runs are read like tables.
+//! Logs have the last writes of a store, up to a hundred megabytes, in the order of writing. The
+//! logs of a whole node would not fit into memory. So the logs of a store are sorted into runs, as
+//! LevelDB writes logs to tables when it opens a store, and runs are read like tables.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,27 +15,27 @@ use kvorum_import::ImportError;
 use crate::internal_key::{InternalKey, RecordKind};
 use crate::record::Record;
 
-/// Bytes of writes that are sorted at once.
+/// The most bytes of writes that are sorted at once.
 const RUN_BYTES_WANTED: usize = 64 << 20;
-/// Memory of a record without its key and value, in bytes.
+/// The memory of a record without its key and value, in bytes.
 const RECORD_OVERHEAD_BYTES: usize = 120;
 const WRITE_BYTES: usize = 1 << 20;
 const READ_BYTES: usize = 64 << 10;
 const HEADER_BYTES: usize = 37;
 
-/// Sorts writes and writes them out.
+/// Sorts writes and writes them to runs.
 pub(crate) struct RunWriter<'a> {
     disk: &'a dyn Disk,
     directory: &'a Path,
     store: usize,
     pending: Vec<Record>,
     pending_bytes: usize,
-    /// Lengths of the runs that are done, in bytes.
+    /// Lengths of the complete runs, in bytes.
     lens: Vec<u64>,
 }
 
 impl<'a> RunWriter<'a> {
-    /// Writes the runs of the store of this number.
+    /// A writer of runs for the store with this number.
     pub(crate) fn new(disk: &'a dyn Disk, directory: &'a Path, store: usize) -> Self {
         Self {
             disk,
@@ -57,8 +57,8 @@ impl<'a> RunWriter<'a> {
         }
     }
 
-    /// Writes the remaining records, and returns the runs' lengths. Runs and their names are
-    /// durable then.
+    /// Writes the remaining records and makes the runs and their names durable. Returns the runs'
+    /// lengths.
     pub(crate) fn finish(mut self) -> Result<Vec<u64>, ImportError> {
         self.flush()?;
         if !self.lens.is_empty() {
@@ -78,7 +78,7 @@ impl<'a> RunWriter<'a> {
             (key.user_key.clone(), std::cmp::Reverse(key.sequence))
         };
         records.sort_by_cached_key(order);
-        // Older versions of a key are of no use.
+        // Older versions of a key are not needed.
         records.dedup_by(|older, newer| older.key.user_key == newer.key.user_key);
         let path = run_path(self.directory, self.store, self.lens.len());
         let file = self.disk.open(&path, OpenMode::Create)?;
@@ -99,7 +99,7 @@ impl<'a> RunWriter<'a> {
     }
 }
 
-/// Path of the run of this number.
+/// The path of the run with this number.
 pub(crate) fn run_path(directory: &Path, store: usize, number: usize) -> PathBuf {
     directory.join(format!("{store:04}-{number:04}.run"))
 }

@@ -1,4 +1,5 @@
-//! sext, the encoding of Erlang terms whose bytes sort as the terms do; as far as Riak's keys use it.
+//! sext, an encoding of Erlang terms whose bytes sort like the terms: the part of it that Riak's
+//! keys use.
 //!
 //! ```text
 //! tuple         16  u32 arity  term*                                      numbers are big-endian
@@ -16,7 +17,7 @@
 //!               set  bytes;  or the bytes alone, as Riak before 1.3.1 wrote them
 //! ```
 //!
-//! Floats, lists, maps, pids and the like are not part of Riak's keys and an error here.
+//! Floats, lists, maps, pids and the like do not occur in Riak's keys; here they are errors.
 
 /// Maximum depth of tuples; a key of Riak's has two.
 const DEPTH_MAX: usize = 4;
@@ -55,7 +56,7 @@ pub enum SextError {
         /// Offset of the missing bytes.
         offset: usize,
     },
-    /// A tag that no key of Riak's has, or bits that no encoder leaves.
+    /// A tag that no key of Riak's has, or bits that no encoder writes.
     #[error("unexpected byte {found} at byte {offset}")]
     Unexpected {
         /// The byte.
@@ -180,7 +181,7 @@ impl Reader<'_> {
             self.offset += 1;
             return Ok(bytes);
         }
-        // The low end of `held` has the unused bits.
+        // The low bits of `held` are the unused ones.
         let (mut held, mut count) = (0u32, 0);
         loop {
             if count == 0 {
@@ -209,7 +210,7 @@ impl Reader<'_> {
         let bytes = self.bits()?;
         let digits = match bytes.split_first() {
             Some((&SIZED, rest)) => {
-                // The length is known from the bytes; only its end has to be found.
+                // The bytes give the length; only the end of the groups has to be found.
                 let groups = rest.iter().take_while(|byte| **byte & 0x80 != 0).count();
                 rest.get(groups + 1..).ok_or(SextError::Cut { offset })?
             }

@@ -1,4 +1,4 @@
-//! Source of an import: stores, and their tables and logs.
+//! The source of an import: stores, and their tables and logs.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use crate::merge::{SortedFile, SortedForm};
 
 const LEVEL_PREFIX: &str = "sst_";
 const LOCK: &str = "LOCK";
-/// LevelDB's log of its own work, not of writes.
+/// LevelDB's log of its own work, which has no writes.
 const INFO_LOG: &str = "LOG";
 const CURRENT: &str = "CURRENT";
 const CURRENT_BYTES_MAX: u64 = 4096;
@@ -32,13 +32,13 @@ pub(crate) struct Source {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Store {
     pub(crate) path: PathBuf,
-    /// Directory of its higher levels, if elsewhere.
+    /// The directory of its higher levels, if they are elsewhere.
     pub(crate) slow: Option<PathBuf>,
     /// The current manifest, if there is one.
     manifest: Option<NamedFile>,
-    /// Every table there is, needed or not.
+    /// Every existing table, needed or not.
     tables: Vec<TableFile>,
-    /// Every log there is.
+    /// Every existing log.
     logs: Vec<NumberedFile>,
 }
 
@@ -57,13 +57,13 @@ struct NumberedFile {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct TableFile {
     number: u64,
-    /// Level of its directory, if the directory is one of a level.
+    /// The level of its directory, if the directory belongs to a level.
     level: Option<u32>,
     path: PathBuf,
     len: u64,
 }
 
-/// A store's files that count.
+/// A store's relevant files.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StoreFiles {
     pub(crate) tables: Vec<SortedFile>,
@@ -113,7 +113,8 @@ impl Source {
         Ok((Self { stores }, passed_over))
     }
 
-    /// Relevant files of each store, by its manifest; notes the defects of a store in `batch`.
+    /// The relevant files of each store, according to its manifest; notes the defects of a store in
+    /// `batch`.
     pub(crate) fn files(
         &self,
         disk: &dyn Disk,
@@ -282,7 +283,7 @@ impl StoreKind for LevelDb<'_> {
 }
 
 impl LevelDb<'_> {
-    /// True if there is anything to read: a manifest, a table or a log that is not empty.
+    /// True if there is data to read: a manifest, a table or a log that is not empty.
     fn has_data(&self, path: &Path, entries: &[DirectoryEntry]) -> Result<bool, ImportError> {
         for entry in entries {
             let inner = path.join(&entry.name);
@@ -333,7 +334,7 @@ fn open_store(
         let mut names = manifests.iter();
         names.any(|(_, known)| known == name)
     });
-    // Without CURRENT the newest manifest is taken.
+    // Without CURRENT, the newest manifest is used.
     let name = named.or_else(|| manifests.into_iter().max().map(|(_, name)| name));
     let manifest = match name {
         Some(name) => {
@@ -355,7 +356,8 @@ fn open_store(
     })
 }
 
-/// The tables of one tier: in a directory for each level, or all in one as in older LevelDB.
+/// The tables of one tier: in a directory for each level, or all in one directory, as in older
+/// LevelDB.
 fn collect_tables(
     disk: &dyn Disk,
     tier: &Path,
@@ -412,7 +414,7 @@ fn level_of(name: &str) -> Option<u32> {
     name.strip_prefix(LEVEL_PREFIX)?.parse().ok()
 }
 
-/// Number of a table: `.sst` of Basho's, `.ldb` of newer ones of Google's.
+/// The number in a table's name: `.sst` in Basho's LevelDB, `.ldb` in newer versions of Google's.
 fn table_number(name: &str) -> Option<u64> {
     numbered(name, ".sst").or_else(|| numbered(name, ".ldb"))
 }

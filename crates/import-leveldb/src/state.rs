@@ -1,4 +1,4 @@
-//! Position of an import, kept to resume it after an interruption.
+//! The position of an import, kept to resume it after an interruption.
 
 use std::collections::BTreeMap;
 
@@ -19,11 +19,11 @@ pub(crate) struct State {
     /// Options that change the result.
     pub(crate) choices: Choices<OwnChoices>,
     pub(crate) stage: Stage,
-    /// Lengths of the runs made of each store's logs, in bytes.
+    /// Lengths of the runs of each store's logs, in bytes.
     pub(crate) runs: BTreeMap<usize, Vec<u64>>,
     /// Lengths of the files of the index comparison, in bytes.
     pub(crate) check_lens: Vec<u64>,
-    /// Bucket types seen, as text; the untyped space is not among them.
+    /// Bucket types seen, as text, without the default type.
     pub(crate) bucket_types: Vec<String>,
     pub(crate) counts: Counts,
     /// Length of the file of findings, in bytes.
@@ -33,8 +33,8 @@ pub(crate) struct State {
 /// Options of this format fixed for the duration of one import.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct OwnChoices {
-    /// Beginning of the import, in microseconds since the Unix epoch; values expired before are
-    /// skipped.
+    /// The beginning of the import, in microseconds since the Unix epoch; values that expired
+    /// earlier are skipped.
     pub(crate) began_micros: u64,
     /// Time to live of values with a time of writing, in seconds.
     pub(crate) retention_secs: Option<u64>,
@@ -62,7 +62,7 @@ pub(crate) enum Stage {
         /// The last key that is done, in hexadecimal.
         after: Option<String>,
     },
-    /// There is nothing left to do.
+    /// Nothing is left to do.
     Done,
 }
 
@@ -93,7 +93,7 @@ pub(crate) fn key_to_text(key: &[u8]) -> String {
     key.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// And back.
+/// The key in such a text.
 pub(crate) fn key_from_text(text: &str) -> Option<Bytes> {
     let pairs = text.as_bytes().chunks(2).map(|pair| {
         let pair = std::str::from_utf8(pair).ok()?;

@@ -1,4 +1,4 @@
-//! Steps before the reading of objects: sorting of logs, search for bucket types.
+//! The steps before objects are read: sorting logs, and searching for bucket types.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -105,7 +105,7 @@ fn take_writes(
     failure.map_or(Ok(()), Err)
 }
 
-/// All files of all stores that are to be merged; `runs` are the lengths of each store's.
+/// All files of all stores for the merge; `runs` has the lengths of each store's runs.
 pub(crate) fn sorted_files<'a>(
     directory: &StateDirectory,
     stores: &[StoreFiles],
@@ -115,7 +115,7 @@ pub(crate) fn sorted_files<'a>(
     let mut files = Vec::new();
     for ((store, tables), path) in stores.iter().enumerate().zip(paths) {
         files.extend(tables.tables.iter().cloned());
-        // A run may be of several logs: findings name the last of them.
+        // A run may come from several logs: findings name the last.
         let of = tables.logs.last().map_or(path, |(path, _)| path);
         for (number, len) in runs(store).into_iter().enumerate() {
             files.push(SortedFile {
@@ -129,7 +129,7 @@ pub(crate) fn sorted_files<'a>(
     files
 }
 
-/// Bucket types of all objects. Objects are sorted by type, so each type takes one step.
+/// The bucket types of all objects. Objects are sorted by type, so each type takes one step.
 pub(crate) fn bucket_types(
     disk: &Arc<dyn Disk>,
     files: &[SortedFile],
@@ -137,7 +137,7 @@ pub(crate) fn bucket_types(
     let mut types = Vec::new();
     let mut after = first_typed();
     while types.len() < BUCKET_TYPES_MAX {
-        // The transfer meets unreadable places again, and reports them then.
+        // The transfer finds unreadable places again, and reports them.
         let mut unread = Batch::default();
         let mut merge = Merge::new(disk, files.to_vec(), Some(after.into()));
         let Some(group) = merge.next_key(&mut unread)? else {

@@ -13,10 +13,10 @@ const MAGIC: u64 = 0xdb47_7524_8b80_fb57;
 const FOOTER_BYTES: usize = 48;
 /// Maximum length of a block in a search without an index, in bytes.
 const WALKED_BYTES_MAX: u64 = 64 << 20;
-/// Bytes of it read at once.
+/// Bytes of such a block read at once.
 const WALK_STEP_BYTES: usize = 256 << 10;
 
-/// Place of a block, without its trailer.
+/// The place of a block, without its trailer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Handle {
     pub(crate) offset: u64,
@@ -39,7 +39,7 @@ impl Handle {
     }
 }
 
-/// The blocks of a table, in order; they lie behind each other from the file's first byte.
+/// The blocks of a table, in order; they are contiguous from the file's first byte.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct BlockList {
     /// Lengths without trailers.
@@ -47,7 +47,7 @@ pub(crate) struct BlockList {
 }
 
 impl BlockList {
-    /// Place of block `number`, which begins at `offset`.
+    /// The place of block `number`, which begins at `offset`.
     pub(crate) fn at(&self, number: usize, offset: u64) -> Option<Handle> {
         let len = u64::from(*self.lens.get(number)?);
         Some(Handle { offset, len })
@@ -63,8 +63,8 @@ impl BlockList {
 /// handle = varint offset  varint length without trailer
 /// ```
 ///
-/// The index has an entry for each data block: a key that is not before the block's last one and before
-/// the next block's first, and the block's handle. `take` gets them in order.
+/// The index has an entry for each data block: the block's handle, and a key from the block's last
+/// key up to before the next block's first. `take` gets the entries in order.
 fn read_index(
     files: &mut OpenFiles,
     path: &Path,
@@ -103,8 +103,8 @@ fn read_index(
     Ok(())
 }
 
-/// The blocks of a table of `len` bytes, and the number and offset of the first one that may hold
-/// keys behind `after`.
+/// The blocks of a table of `len` bytes, and the number and offset of the first block that may have
+/// keys after `after`.
 pub(crate) fn block_list(
     files: &mut OpenFiles,
     path: &Path,
@@ -125,7 +125,8 @@ pub(crate) fn block_list(
     Ok((list, first, offset))
 }
 
-/// Keys before and at the end of the block of this number, as far as the index can be read.
+/// The keys before and at the end of the block with this number, if the index can be read up to
+/// there.
 pub(crate) fn bounds_of(
     files: &mut OpenFiles,
     path: &Path,
@@ -133,7 +134,7 @@ pub(crate) fn bounds_of(
     number: usize,
 ) -> (Option<Bytes>, Option<Bytes>) {
     let (mut seen, mut bounds) = (0, (None, None));
-    // An index changed since its last reading gives less.
+    // An index that has changed since its last reading may give no keys.
     let _as_far_as_it_reads = read_index(files, path, len, |key, _| {
         if seen + 1 == number {
             bounds.0 = Some(key.user_key.clone());
@@ -172,7 +173,7 @@ pub(crate) fn walk_block(
 ) -> Result<Option<Handle>, String> {
     let limit = len.saturating_sub(offset).min(WALKED_BYTES_MAX);
     let (mut sum, mut summed) = (0, 0u64);
-    // Last bytes read: the last four of them may be the checksum of those before.
+    // The last bytes read: the last four may be the checksum of the bytes before them.
     let mut tail: Vec<u8> = Vec::new();
     let mut at = 0;
     while at < limit {

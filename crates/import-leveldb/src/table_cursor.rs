@@ -1,4 +1,4 @@
-//! A table's records in order, as far as its bytes allow.
+//! A table's readable records, in order.
 
 use std::path::PathBuf;
 
@@ -12,14 +12,14 @@ use crate::losses::{KeyRange, lost, noted};
 use crate::record::Record;
 use crate::table::{BlockList, Handle, block_list, bounds_of, read_block, walk_block};
 
-/// Position in a table.
+/// A position in a table.
 pub(crate) struct TableCursor {
     path: PathBuf,
     len: u64,
-    /// Records up to this key may be left out.
+    /// Records up to this key may be skipped.
     after: Option<Bytes>,
     blocks: Blocks,
-    /// The block under way, and its place.
+    /// The present block, and its place.
     entries: Option<(BlockEntries, Handle)>,
     last: Option<InternalKey>,
     /// Offset of the next block.
@@ -32,8 +32,8 @@ enum Blocks {
         list: BlockList,
         next: usize,
     },
-    /// Without an index each block is found behind the one before; their handles identify the index
-    /// block.
+    /// Without an index, each block is found after the previous one; the handles identify the
+    /// index block.
     Walked {
         handles: Vec<Handle>,
     },
@@ -53,12 +53,12 @@ impl TableCursor {
         }
     }
 
-    /// Number of bytes of the file before the cursor.
+    /// The number of bytes of the file before the cursor.
     pub(crate) fn bytes_behind(&self) -> u64 {
         self.offset
     }
 
-    /// Next record. Notes unreadable places before it in `batch`.
+    /// The next record. Notes unreadable places before it in `batch`.
     pub(crate) fn advance(&mut self, files: &mut OpenFiles, batch: &mut Batch) -> Option<Record> {
         loop {
             let Some((entries, handle)) = &mut self.entries else {
@@ -201,7 +201,7 @@ impl TableCursor {
     }
 }
 
-/// Entries of a block in the form of data; `handles` are those of the blocks before it.
+/// The entries of a block, if it is a data block; `handles` has the blocks before it.
 fn data_entries(block: Bytes, handles: &[Handle]) -> Option<BlockEntries> {
     let entries = BlockEntries::new(block).ok()?;
     let mut looked = entries.clone();

@@ -1,4 +1,4 @@
-//! Records of a log: puts and deletes that were written together.
+//! The records of a log: puts and deletes that were written together.
 
 use kvorum_encoding::{ByteReader, Truncated};
 
@@ -7,11 +7,11 @@ use crate::internal_key::RecordKind;
 /// One put or delete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Write<'a> {
-    /// The key, as the user of LevelDB has it.
+    /// The key of LevelDB's user.
     pub key: &'a [u8],
     /// The number of the write.
     pub sequence: u64,
-    /// Kind of the write.
+    /// The kind of the write.
     pub kind: RecordKind,
     /// The value; empty for a deletion.
     pub value: &'a [u8],
@@ -20,13 +20,13 @@ pub struct Write<'a> {
 /// Failure to decode a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BatchError {
-    /// They end within it.
+    /// The bytes end within the batch.
     #[error("batch is cut off at byte {offset}")]
     Cut {
         /// Offset of the missing bytes.
         offset: usize,
     },
-    /// A kind of record that Basho's LevelDB does not have.
+    /// A kind of record is unknown to Basho's LevelDB.
     #[error("unknown kind {kind} at byte {offset}")]
     Kind {
         /// The kind.
@@ -34,7 +34,7 @@ pub enum BatchError {
         /// Offset of the byte.
         offset: usize,
     },
-    /// Wrong number of records in the header.
+    /// The number of records differs from the header.
     #[error("batch holds {got} records instead of {expected}")]
     Count {
         /// Number of records in the batch.
@@ -63,7 +63,7 @@ impl From<Truncated> for BatchError {
 /// ```
 ///
 /// # Errors
-/// [`BatchError`]; the writes before it have been handed over.
+/// [`BatchError`]; earlier writes have been passed to `take`.
 pub fn decode_batch(bytes: &[u8], mut take: impl FnMut(Write<'_>)) -> Result<(), BatchError> {
     let mut reader = ByteReader::new(bytes);
     let first = reader.u64()?;

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 /// Options fixed for the duration of one import.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Choices {
-    /// Beginning of the import, in seconds since the Unix epoch; objects expired before are
-    /// skipped.
+    /// The beginning of the import, in seconds since the Unix epoch; objects that expired earlier
+    /// are skipped.
     pub(crate) began_secs: u64,
 }
 

@@ -1,16 +1,16 @@
-//! Records of one index file, reduced to those worth reading: for each key, the newest record of
-//! each partition.
+//! The records of one index file that have to be read: for each key, the newest record of each
+//! partition.
 
 use kvorum_import::Counts;
 
 use crate::index::{EntryKind, IndexEntry};
 
-/// A key and its copies, one of each partition that has the key, in order of files.
+/// A key and its copies, one from each partition that has the key, in order of files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct KeyGroup {
-    /// Objects, or records that are none of Riak's.
+    /// Objects, or records that are not Riak's.
     pub(crate) copies: Vec<IndexEntry>,
-    /// Index changes of replaced versions whose successors are missing.
+    /// Index changes of replaced versions without their successors.
     pub(crate) replaced: Vec<IndexEntry>,
 }
 
@@ -23,8 +23,8 @@ impl KeyGroup {
 /// Reduces the entries of one index file. `store_of` gives the partition of each journal file by
 /// its number. Groups are ordered by the positions of their first copies on disk.
 ///
-/// Within a partition the highest sequence number wins, in any file: compaction moves records from
-/// file to file, and drops objects that a higher number has replaced.
+/// Within a partition the highest sequence number wins, in any file: compaction moves records
+/// between files, and drops objects that a higher number has replaced.
 pub(crate) fn reduce(
     mut entries: Vec<IndexEntry>,
     store_of: &[usize],
@@ -56,7 +56,8 @@ pub(crate) fn reduce(
     groups
 }
 
-/// Takes the newest of one partition's records of a key; these come by ascending sequence number.
+/// Adds the newest of one partition's records of a key, which are in ascending order of sequence
+/// numbers.
 fn take_newest(records: &[IndexEntry], group: &mut KeyGroup) {
     let Some(last) = records.last() else {
         return;
@@ -91,7 +92,7 @@ mod tests {
         entry(EntryKind::Object, key, file, sequence)
     }
 
-    /// Files 0 and 1 are of one partition, file 2 of another.
+    /// Files 0 and 1 belong to one partition, file 2 to another.
     const STORE_OF: [usize; 3] = [0, 0, 1];
 
     fn places(entries: &[IndexEntry]) -> Vec<(u32, u64)> {

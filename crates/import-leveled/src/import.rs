@@ -15,7 +15,7 @@ use crate::reading::ObjectReader;
 use crate::source::Source;
 use crate::survey;
 
-/// Bytes of a journal that a record has about.
+/// The estimated bytes of a record in a journal.
 const BYTES_A_RECORD: u64 = 256;
 
 /// Imports, or resumes an interrupted import.
@@ -31,11 +31,11 @@ pub async fn import(
     import_records(system, Leveled { options }, shared, progress).await
 }
 
-/// Checks, without writing, that the source can be imported. A caller that has to start a server
-/// checks first.
+/// Checks, without writing, that the source can be imported; for callers that have to start a
+/// server.
 ///
 /// # Errors
-/// [`ImportError`], as [`import()`] would fail at its beginning.
+/// [`ImportError`], with which [`import()`] would fail at its beginning.
 pub fn check_source(system: &System, options: &SharedOptions) -> Result<(), ImportError> {
     Source::find(system, options)?;
     Ok(())

@@ -1,5 +1,5 @@
-//! Index on disk: an entry for every record found, spread over files by key so that all entries of
-//! a key are read together.
+//! The index on disk: an entry for every record found, spread over files by key, so that all
+//! entries of a key are read together.
 
 use kvorum_encoding::{checksum, mask_checksum};
 use kvorum_import::{ImportError, IndexPlace, read_spread};
@@ -32,7 +32,7 @@ pub(crate) struct IndexEntry {
     pub(crate) total_len: u32,
 }
 
-/// Kind of a record for an import.
+/// The kind of a record for an import.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum EntryKind {
     /// Index changes of a replaced object. An object with the same sequence counts as newer.

@@ -1,9 +1,9 @@
 //! Scans of journal files from end to end, record by record, past damage.
 //!
-//! leveled finds the records of a completed file by hash tables behind them, which nothing checks,
-//! and cuts the active file at the first bad record. Here the tables only give the end of the
-//! records, and only if they fit each other and the file. A search for the next offset with a right
-//! record checksum follows a bad record, so damage costs the bytes it covers and none behind them.
+//! leveled finds the records of a completed file through hash tables after them, without a
+//! checksum, and cuts the active file at the first bad record. Here the tables only give the end of
+//! the records, and only if they fit each other and the file. A search for the next offset with a
+//! matching record checksum follows a bad record, so damage costs only the bytes that it covers.
 
 use kvorum_disk::DiskError;
 use kvorum_import::{FileWindow, Scanned, WINDOW_BYTES};
@@ -12,7 +12,7 @@ use xxhash_rust::xxh3::Xxh3;
 use crate::journal_key::KEY_START;
 use crate::record::{CHECKSUM_BYTES, RECORD_HEADER_BYTES, RecordHeader};
 
-/// Hash tables of a file.
+/// The number of hash tables of a file.
 const TABLES: u64 = 256;
 /// Bytes of a table's place in front of the records, and of a slot in a table.
 const SLOT_BYTES: usize = 8;
@@ -22,13 +22,13 @@ const FRONT_BYTES: usize = 2048;
 const SLOTS_A_RECORD: u64 = 2;
 /// Maximum length of a key, in bytes.
 const KEY_BYTES_MAX: u32 = 512 << 10;
-/// Maximum length of a payload in the search behind damage, in bytes. Random bytes name lengths up
+/// Maximum length of a payload in the search after damage, in bytes. Random bytes give lengths up
 /// to 4 GiB, and each candidate costs a checksum over its length.
 const SEARCHED_PAYLOAD_BYTES_MAX: u32 = 64 << 20;
-/// Bytes that searches may checksum in one file before they give up its rest.
+/// Bytes that searches may checksum in one file before its rest is skipped.
 const SEARCHED_BYTES_MAX: u64 = 16 << 30;
 
-/// A record that the scan has found right.
+/// An intact record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScannedRecord<'a> {
     /// Offset of its first byte.
@@ -52,7 +52,7 @@ pub struct ScannedRecord<'a> {
 /// ```
 ///
 /// # Errors
-/// A read error of the device; all other defects are reported to `visit`.
+/// If the device cannot read; all other defects are reported to `visit`.
 pub(crate) fn scan(
     window: &mut FileWindow,
     is_completed: bool,
@@ -94,8 +94,8 @@ pub(crate) fn scan(
     }
 }
 
-/// Offset of the tables at the end of the file; `None` unless their places follow each other from
-/// there to the end, a state that damage does not produce by chance.
+/// The offset of the tables at the end of the file; `None` unless their places are contiguous from
+/// there to the end, which does not happen by chance.
 fn tables_start(window: &mut FileWindow) -> Result<Option<u64>, DiskError> {
     let len = window.len();
     let front = window.look(0, FRONT_BYTES)?;
@@ -123,7 +123,7 @@ fn place(bytes: &[u8; SLOT_BYTES]) -> (u64, u64) {
 
 struct Scan<'a> {
     window: &'a mut FileWindow,
-    /// End of the records: the tables, or the file's end if the tables are not known.
+    /// The end of the records: the tables, or the file's end if the tables are unknown.
     end: u64,
     has_tables: bool,
     is_completed: bool,
@@ -150,7 +150,7 @@ impl Scan<'_> {
         Ok(bytes.first_chunk().map(RecordHeader::decode))
     }
 
-    /// Record at `offset`, if it is whole and right.
+    /// The record at `offset`, if it is complete and intact.
     fn check(&mut self, offset: u64) -> Result<Option<Checked>, DiskError> {
         let Some(header) = self.header_at(offset)? else {
             return Ok(None);
@@ -210,9 +210,9 @@ impl Scan<'_> {
         Ok(())
     }
 
-    /// Next offset with a right record.
+    /// The next offset with an intact record.
     fn search(&mut self, bad: u64) -> Result<Search, DiskError> {
-        // Most often the lengths are right and the payload is not.
+        // Usually the lengths are right, and only the payload is damaged.
         if let Some(header) = self.header_at(bad)? {
             let next = bad + header.total_len();
             if next < self.end && self.spend(header.total_len()) && self.check(next)?.is_some() {
@@ -249,7 +249,7 @@ impl Scan<'_> {
         left.is_some()
     }
 
-    /// Judges the bytes from `offset` on, which hold no whole record.
+    /// Judges the bytes from `offset` on, which contain no complete record.
     fn conclude(
         &mut self,
         offset: u64,
@@ -268,9 +268,8 @@ impl Scan<'_> {
         Ok(())
     }
 
-    /// True for tables whose places are damaged, and for a part of tables: nearly all slots are
-    /// empty or point to records. If all slots are empty, their number has to match that of the
-    /// records.
+    /// True for tables with damaged places, and for a part of tables: nearly all slots are empty or
+    /// point to records. If all slots are empty, their number has to match the number of records.
     fn are_tables(&mut self, offset: u64) -> Result<bool, DiskError> {
         let (mut slots, mut right, mut used) = (0u64, 0u64, 0u64);
         let mut at = offset;

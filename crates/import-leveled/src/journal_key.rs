@@ -1,5 +1,5 @@
-//! Key of a journal's record: the position of a write in the order of all writes of its store, its
-//! kind, and its key in the ledger.
+//! The key of a journal's record: the position of a write among all writes of its store, its kind,
+//! and its key in the ledger.
 
 use bytes::Bytes;
 use kvorum_encoding::Address;
@@ -40,17 +40,17 @@ pub enum RecordKind {
 pub enum Subject {
     /// An object of Riak's.
     Object(Address),
-    /// Anything else.
+    /// Any other key.
     Other(Term),
 }
 
 /// Failure to decode a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// No Erlang term.
+    /// The bytes are no Erlang term.
     #[error("no Erlang term: {0}")]
     Term(#[from] TermError),
-    /// Term of another shape.
+    /// The term has another shape.
     #[error("a term that is no key of a journal")]
     Shape,
 }
@@ -100,7 +100,7 @@ fn subject(ledger_key: Term) -> Result<Subject, KeyError> {
     }
 }
 
-/// Tag of a key that is none of Riak's, for people.
+/// The tag of a key that is not Riak's, for people.
 pub(crate) fn tag_of(ledger_key: &Term) -> String {
     let tag = match ledger_key.as_tuple() {
         Some([tag, ..]) => tag.to_text(),
@@ -116,7 +116,7 @@ pub(crate) fn tag_of(ledger_key: &Term) -> String {
 mod tests {
     use super::*;
 
-    /// As a node of Riak 3.2 wrote it.
+    /// A key that a node of Riak 3.2 wrote.
     const KEY: &[u8] = b"\x83h\x03a\xe5d\0\x04stndh\x04d\0\x05o_rkvh\x02m\0\0\0\x06fx_lwwm\0\0\0\
         \x09alpha_idxm\0\0\0\x03i17d\0\x04null";
 

@@ -1,5 +1,4 @@
-//! Value of a journal's record: an object, packed or not, and the changes of index entries that
-//! came with it.
+//! The value of a journal's record: an object, packed or not, and its changes of index entries.
 
 use std::io::Read;
 
@@ -31,22 +30,22 @@ pub struct JournalValue {
 /// Defect of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ValueError {
-    /// Its lengths do not fit.
+    /// The lengths in the value do not fit.
     #[error("lengths do not fit the value")]
     Lengths,
-    /// Compression that leveled does not have.
+    /// The compression is unknown to leveled.
     #[error("unknown compression, flags {flags}")]
     Compression {
-        /// Byte with the method.
+        /// The byte with the method.
         flags: u8,
     },
-    /// It cannot be inflated.
+    /// The object cannot be inflated.
     #[error("cannot be inflated")]
     Inflation,
-    /// Changes of index entries that are not an Erlang term.
+    /// The changes of index entries are no Erlang term.
     #[error("index changes: {0}")]
     Term(#[from] TermError),
-    /// Changes of index entries in a term of another shape.
+    /// The changes of index entries have another shape.
     #[error("index changes of an unexpected shape")]
     Shape,
 }
@@ -126,7 +125,7 @@ impl JournalValue {
         }
     }
 
-    /// Number of entries in a batch of head-only ones.
+    /// The number of entries in a batch of head-only entries.
     ///
     /// # Errors
     /// [`ValueError`].
@@ -185,7 +184,7 @@ mod tests {
             assert_eq!(object(b"plain", flags), Err(ValueError::Inflation));
             assert_eq!(object(b"", flags), Err(ValueError::Inflation));
         }
-        // Four gigabytes out of nothing.
+        // A length of four gigabytes without content.
         assert_eq!(object(b"\xff\xff\xff\xff\0", 7), Err(ValueError::Inflation));
     }
 

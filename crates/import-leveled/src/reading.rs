@@ -17,7 +17,7 @@ const OTHER_KEYS_REPORTED: u64 = 100;
 /// Reads records.
 pub(crate) struct ObjectReader {
     files: NumberedFiles,
-    /// Objects that expired before this time are skipped. Seconds since the Unix epoch.
+    /// Objects that expired before this time are skipped, in seconds since the Unix epoch.
     now_secs: u64,
     leave_out_tombstones: bool,
     others_reported: u64,
@@ -28,7 +28,7 @@ pub(crate) struct ObjectReader {
 struct Copies {
     address: Option<Address>,
     place: Option<Place>,
-    /// Digests and bytes of those that differ.
+    /// Digests and bytes of the differing copies.
     read: Vec<(u64, Bytes)>,
     replicas: Vec<RiakObject>,
     has_expired: bool,
@@ -83,7 +83,7 @@ impl ObjectReader {
         }
     }
 
-    /// Reads the copy of one partition, unless its bytes are known.
+    /// Reads the copy of one partition, unless an equal copy was read.
     fn read_copy(
         &mut self,
         entry: &IndexEntry,
@@ -130,7 +130,7 @@ impl ObjectReader {
         Ok(())
     }
 
-    /// Reports a version with index changes alone, unless it has expired.
+    /// Reports a version with only its index changes left, unless it has expired.
     fn read_replaced(
         &mut self,
         entry: &IndexEntry,

@@ -1,8 +1,8 @@
-//! Records, of which leveled's journal files are rows.
+//! Records: a journal file of leveled is a sequence of records.
 //!
-//! Foreign format: a length is used after the check of the checksum over its span.
+//! A length may be damaged, so it is only used after a check of the checksum.
 
-/// The length of the two lengths in front of a record.
+/// The bytes of the two lengths in front of a record.
 pub const RECORD_HEADER_BYTES: usize = 8;
 /// The length of the checksum between key and value.
 pub const CHECKSUM_BYTES: usize = 4;
@@ -41,7 +41,7 @@ impl RecordHeader {
     }
 }
 
-/// A whole record whose checksum is right.
+/// A complete record with a matching checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
     /// Its key.
@@ -53,10 +53,10 @@ pub struct Record<'a> {
 /// Failure to decode a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
-    /// The lengths differ from that of the bytes.
+    /// The lengths differ from the length of the bytes.
     #[error("record of {expected} bytes in {got}")]
     Length {
-        /// Length by the header, in bytes.
+        /// The length in the header, in bytes.
         expected: u64,
         /// Bytes left.
         got: u64,
@@ -72,10 +72,10 @@ pub enum RecordError {
 }
 
 impl<'a> Record<'a> {
-    /// Checks and decodes a record with nothing behind it.
+    /// Checks and decodes a record with nothing after it.
     ///
     /// # Errors
-    /// [`RecordError`], for anything but one whole and right record.
+    /// [`RecordError`], for anything but one complete and intact record.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, RecordError> {
         let got = bytes.len() as u64;
         let cut = |expected| RecordError::Length { expected, got };
@@ -105,7 +105,7 @@ impl<'a> Record<'a> {
 mod tests {
     use super::*;
 
-    /// A record as a node of Riak 3.2 wrote it, without the middle of its value and with a checksum
+    /// A record that a node of Riak 3.2 wrote, without the middle of its value and with a checksum
     /// of the rest.
     const RECORD: &[u8] = b"\x0a\0\0\0\x08\0\0\0\x83h\x03a\x01d\0\x01xj\x3d\x4a\x21\x5ejunk";
 

@@ -1,4 +1,4 @@
-//! Source of an import: stores, and the files of their journals.
+//! The source of an import: stores, and the files of their journals.
 
 use std::path::{Path, PathBuf};
 
@@ -18,7 +18,7 @@ const COMPACTED: &str = "post_compact";
 const WASTE: &str = "waste";
 const COMPLETED_SUFFIX: &str = ".cdb";
 const ACTIVE_SUFFIX: &str = ".pnd";
-/// Riak's mark in a store whose compaction keeps no index changes, and no deletions for ever.
+/// Riak's mark in a store whose compaction drops index changes, and in the end deletions.
 const RECALC_MARK: &str = "recalc.lock";
 
 /// Stores at the start of an import, to detect changes.
@@ -31,7 +31,7 @@ pub(crate) struct Source {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Store {
     pub(crate) path: PathBuf,
-    /// By name, an order without meaning: records have numbers.
+    /// Files by name; their order has no meaning, since records have numbers.
     files: Vec<JournalFile>,
     /// True if compaction drops deletions.
     forgets_deletions: bool,
@@ -42,7 +42,7 @@ pub(crate) struct Store {
 pub(crate) struct JournalFile {
     pub(crate) path: PathBuf,
     pub(crate) len: u64,
-    /// False for the active file, which may still be under way.
+    /// False for the active file, which may be incomplete.
     pub(crate) is_completed: bool,
 }
 
@@ -161,7 +161,8 @@ fn journal_files(store: &Path) -> PathBuf {
     store.join(JOURNAL).join(JOURNAL_FILES)
 }
 
-/// Files of a store's journal, compaction's output included; none for a directory without a store.
+/// The files of a store's journal, including compaction's output; none for a directory without a
+/// store.
 fn files_of(disk: &dyn Disk, store: &Path) -> Result<Vec<JournalFile>, ImportError> {
     let directory = journal_files(store);
     let mut files = Vec::new();
@@ -171,7 +172,7 @@ fn files_of(disk: &dyn Disk, store: &Path) -> Result<Vec<JournalFile>, ImportErr
     Ok(files)
 }
 
-/// Adds the journal's files of one directory, if there is such a directory.
+/// Adds the journal's files of one directory, if the directory exists.
 fn collect(
     disk: &dyn Disk,
     directory: &Path,

@@ -1,4 +1,4 @@
-//! First half of an import: the records of a journal file into the index.
+//! The first half of an import: adds the records of a journal file to the index.
 
 use bytes::Bytes;
 use kvorum_disk::{DiskError, OpenMode};
@@ -73,8 +73,8 @@ impl FileSurvey<'_, '_> {
         self.intake.add(key_hash, &entry.encode());
     }
 
-    /// Kind of a record's entry, and the hash that joins the entries of its key; `None` for index
-    /// changes of a key that is none of Riak's.
+    /// The kind of a record's entry, and the hash that joins the entries of its key; `None` for
+    /// index changes of a key that is not Riak's.
     fn entry_of(&mut self, key: &JournalKey) -> Option<(EntryKind, u128)> {
         self.intake.counts().index_changes += u64::from(key.kind == RecordKind::IndexChanges);
         let hash = match (&key.subject, key.kind) {
@@ -84,8 +84,7 @@ impl FileSurvey<'_, '_> {
                 let place = [self.store as u64, key.sequence].map(u64::to_le_bytes);
                 xxh3_128(place.as_flattened())
             }
-            // Releases of Erlang write one atom in several ways, so equal keys may have other
-            // bytes.
+            // Releases of Erlang write an atom differently, so equal keys may have different bytes.
             (Subject::Other(term), _) => xxh3_128(format!("{term:?}").as_bytes()),
         };
         let kind = match (&key.subject, key.kind) {

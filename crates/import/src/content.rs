@@ -1,8 +1,8 @@
-//! An object of Riak's as the requests that store it here.
+//! The requests that store an object of Riak's here.
 //!
 //! Each sibling is a put `asis` under the object's translated clock, with its metadata and its
-//! last-modified time. The server gives such a value a dot made of clock and content, so that a
-//! repeated put makes no second version, and siblings put under one clock stay beside each other.
+//! last-modified time. The server gives such a value a dot that follows from clock and content. So
+//! a repeated put makes no second version, and siblings put under one clock stay siblings.
 
 use bytes::Bytes;
 use kvorum_client::pb;
@@ -13,19 +13,20 @@ use crate::counts::Counts;
 use crate::riak_object::{RiakObject, RiakSibling, ValueForm};
 
 const DATA_TYPE_CONTENT: &[u8] = b"application/riak_";
-/// Content type that Riak's HTTP clients get for a value that is an Erlang term.
+/// The content type in Riak's HTTP answers for a value that is an Erlang term.
 const TERM_CONTENT_TYPE: &[u8] = b"application/x-erlang-binary";
 
 /// The puts of one object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ObjectPuts {
-    /// Clock of each put, in the server's form.
+    /// The clock of all puts, in the server's form.
     pub vclock: Bytes,
     /// One content for each sibling.
     pub contents: Vec<pb::RpbContent>,
 }
 
-/// The siblings that are counters, sets, maps or the like. The server takes them in Riak's form.
+/// The siblings with data types, such as counters, sets and maps. The server accepts them in Riak's
+/// form.
 pub(crate) fn data_types(object: &RiakObject) -> impl Iterator<Item = &RiakSibling> {
     object.siblings.iter().filter(|sibling| {
         sibling.metadata.content_type.starts_with(DATA_TYPE_CONTENT)
@@ -33,7 +34,7 @@ pub(crate) fn data_types(object: &RiakObject) -> impl Iterator<Item = &RiakSibli
     })
 }
 
-/// Defect of a data type among the siblings, if one cannot be taken over.
+/// The defect of a data type among the siblings, if one cannot be imported.
 pub(crate) fn unreadable_data_type(object: &RiakObject) -> Option<String> {
     data_types(object).find_map(|sibling| {
         let content_type = &sibling.metadata.content_type;
@@ -56,8 +57,8 @@ pub(crate) fn is_tombstone(object: &RiakObject) -> bool {
         .all(|sibling| sibling.metadata.deleted)
 }
 
-/// Turns an object into puts, and counts the properties that these cannot carry. Expiry is in
-/// microseconds since the Unix epoch.
+/// Turns an object into puts, and counts the properties that puts cannot carry. The time of expiry
+/// is in microseconds since the Unix epoch.
 pub(crate) fn puts_of(
     object: RiakObject,
     expires_at_usecs: Option<u64>,
@@ -134,7 +135,7 @@ fn pair((key, value): (Bytes, Bytes)) -> pb::RpbPair {
     }
 }
 
-/// Seconds and microseconds in the protocol's form; `None` for a time that Riak did not note or
+/// Seconds and microseconds in the protocol's form; `None` for a time that Riak did not record, or
 /// beyond 32 bits.
 fn split_time(micros: u64) -> (Option<u32>, Option<u32>) {
     match (micros, u32::try_from(micros / 1_000_000)) {

@@ -1,4 +1,4 @@
-//! Counts of an import. Part of its state, so that a resumed import reports the whole.
+//! Counts of an import. They are part of its state, so that a resumed import reports all runs.
 
 use derive_more::AddAssign;
 use serde::{Deserialize, Serialize};
@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 pub struct Counts {
     /// Data files whose hint file was used.
     pub hints_used: u64,
-    /// Hint files found unusable; their data files were scanned.
+    /// Unusable hint files, whose data files were scanned.
     pub hints_doubted: u64,
-    /// Records found, deletion marks among them.
+    /// Records found, including deletion marks.
     pub records: u64,
-    /// Deletion marks among them.
+    /// Deletion marks found.
     pub deletion_marks: u64,
     /// Records reduced to their index changes.
     pub index_changes: u64,
@@ -23,7 +23,7 @@ pub struct Counts {
     pub keys_deleted: u64,
     /// Keys whose newest records have expired.
     pub keys_expired: u64,
-    /// Copies that were equal to one already taken.
+    /// Copies equal to an earlier copy of the object.
     pub equal_copies: u64,
     /// Objects whose copies differed and were merged.
     pub merged_objects: u64,
@@ -33,7 +33,7 @@ pub struct Counts {
     pub siblings: u64,
     /// Objects with more than one sibling.
     pub objects_with_siblings: u64,
-    /// Those whose bucket keeps the newest sibling alone.
+    /// Objects with siblings in buckets that keep only the newest sibling.
     pub objects_reduced: u64,
     /// Objects that were tombstones.
     pub tombstones: u64,
@@ -55,21 +55,21 @@ pub struct Counts {
     pub data_types_left_out: u64,
     /// Objects that the server refused.
     pub refused: u64,
-    /// Places that could not be read or understood.
+    /// Places that could not be read or decoded.
     pub unreadable: u64,
     /// Data files that end within a record.
     pub torn_tails: u64,
-    /// Values that look like deletion marks and are not.
+    /// Values that look like deletion marks, but are none.
     pub look_deleted: u64,
-    /// Index entries found in the store, those of each replica.
+    /// Index entries found in the store, counted for each replica.
     pub index_entries: u64,
-    /// Index entries that an object calls for and its store does not have.
+    /// Index entries of an object that its store lacks.
     pub index_entries_missing: u64,
-    /// Index entries of the store that no object of it calls for.
+    /// Index entries of the store without an object that has them.
     pub index_entries_stray: u64,
     /// Objects put with a time of expiry.
     pub objects_to_expire: u64,
-    /// Keys of the store that are none of Riak's.
+    /// Keys of the store that are not in Riak's form.
     pub other_keys: u64,
 }
 

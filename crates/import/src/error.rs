@@ -1,4 +1,4 @@
-//! Errors that stop an import, by their remedies.
+//! Errors that stop an import, grouped by their remedies.
 
 use std::path::PathBuf;
 
@@ -7,10 +7,10 @@ use kvorum_runtime::RuntimeError;
 
 use crate::passed_over::PassedOver;
 
-/// An import that stopped. Finished work is kept: the same command resumes the import.
+/// The reason why an import stopped. Finished work is kept: the same command resumes the import.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
-    /// No such directory.
+    /// The directory does not exist.
     #[error("{path} is no directory")]
     NoDirectory {
         /// The path as given.
@@ -24,12 +24,12 @@ pub enum ImportError {
     NothingFound {
         /// The searched path.
         path: PathBuf,
-        /// Kind of stores searched for.
+        /// The kind of stores that was searched for.
         what: &'static str,
         /// Directories skipped by the search.
         passed_over: Vec<PassedOver>,
     },
-    /// Several data roots in one node's data directory: name those that riak.conf names.
+    /// Several data roots in one node's data directory: give the ones that riak.conf names.
     #[error("{path} holds several directories with partitions: {}", shown(roots))]
     SeveralRoots {
         /// The data directory.
@@ -37,8 +37,8 @@ pub enum ImportError {
         /// The directories.
         roots: Vec<PathBuf>,
     },
-    /// Riak seems to run on the directory: stop it, or copy the directory, or ignore the lock that
-    /// a crash has left.
+    /// Riak seems to run on the directory: stop Riak, copy the directory, or ignore a lock that a
+    /// crash has left.
     #[error("{lock} is held by process {process}, which is running")]
     InUse {
         /// The lock file.
@@ -46,14 +46,14 @@ pub enum ImportError {
         /// The process that it names.
         process: u32,
     },
-    /// Tables that no manifest orders: the slow half of a tiered store, or a store that lost its
+    /// Tables without a manifest: the slow half of a tiered store, or a store that lost its
     /// manifest.
     #[error("{path} holds tables and neither CURRENT nor a manifest")]
     NoManifest {
         /// The directory.
         path: PathBuf,
     },
-    /// Slow tiers and directories do not pair up: name one for each.
+    /// The numbers of slow tiers and directories differ: name one tier for each directory.
     #[error("{tiers} slow tiers are named for {directories} directories")]
     TierCount {
         /// Slow tiers named.
@@ -61,8 +61,8 @@ pub enum ImportError {
         /// Directories named.
         directories: usize,
     },
-    /// Every data file of every partition is marked for deletion, more likely by a copy that
-    /// changed permissions than by Riak.
+    /// Every data file of every partition is marked for deletion, probably by a copy that changed
+    /// permissions.
     #[error(
         "all data files of {path}, and of every other partition, are executable, which is Riak's mark \
          for files to be deleted"
@@ -71,7 +71,7 @@ pub enum ImportError {
         /// The directory.
         path: PathBuf,
     },
-    /// The state belongs to another import: name another directory for it, or start again.
+    /// The state belongs to another import: name another directory for the state, or start again.
     #[error("{path} holds the state of another import: {difference}")]
     OtherImport {
         /// The state's directory.
@@ -82,34 +82,34 @@ pub enum ImportError {
     /// The state cannot be used: start again.
     #[error("the import's own {what} in {path} cannot be used: {reason}")]
     StateDamaged {
-        /// The part of it.
+        /// The damaged part.
         what: &'static str,
         /// The file.
         path: PathBuf,
         /// The reason.
         reason: String,
     },
-    /// Bucket types that the data needs and the server does not have: create and activate them.
+    /// The server lacks bucket types of the data: create and activate them.
     #[error("bucket types missing on the server, or not active: {}", .names.join(", "))]
     MissingTypes {
         /// Their names.
         names: Vec<String>,
     },
-    /// Server out of reach, or that keeps refusing for a temporary reason.
+    /// The server cannot be reached, or keeps refusing for a temporary reason.
     #[error("the server does not take objects: {reason}")]
     Unavailable {
         /// The last reason.
         reason: String,
     },
-    /// Failure of a disk: that of the state, or of the source as a whole.
+    /// A disk failed: the state's, or the source's as a whole.
     #[error(transparent)]
     Disk(#[from] DiskError),
-    /// Failure of the process to start a part of itself.
+    /// The process could not start a part of itself.
     #[error(transparent)]
     Runtime(#[from] RuntimeError),
 }
 
-/// Directories that were passed over, one a line.
+/// The directories that were skipped, one on each line.
 fn listed(passed_over: &[PassedOver]) -> String {
     let lines = passed_over.iter().map(|passed| {
         format!(

@@ -1,11 +1,11 @@
-//! A file read through a buffer that moves forward, so that neither the file's length nor a
-//! record's becomes memory.
+//! A file read through a buffer that moves forward, so that memory does not depend on the length of
+//! files or records.
 
 use std::sync::Arc;
 
 use kvorum_disk::{DiskError, DiskFile, Reading};
 
-/// Bytes read at once; also the maximum of one view.
+/// Bytes read at once; also the longest view.
 pub const WINDOW_BYTES: usize = 1 << 20;
 
 /// A moving view of a file.
@@ -32,15 +32,15 @@ impl FileWindow {
         self.len
     }
 
-    /// True for a view of nothing.
+    /// True for an empty file.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Bytes from `offset`: `count` of them, at most [`WINDOW_BYTES`], or fewer at the end.
+    /// `count` bytes from `offset`, at most [`WINDOW_BYTES`], or fewer at the end.
     ///
     /// # Errors
-    /// The device's failure to read.
+    /// If the device cannot read.
     pub fn look(&mut self, offset: u64, count: usize) -> Result<&[u8], DiskError> {
         let left = self.len.saturating_sub(offset);
         let count = count.min(usize::try_from(left).unwrap_or(usize::MAX));

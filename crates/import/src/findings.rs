@@ -11,7 +11,7 @@ use crate::error::ImportError;
 /// Maximum number of findings in the summary.
 const FIRST_FINDINGS: usize = 20;
 
-/// One place or object that an import could not take over.
+/// One place or object that could not be imported.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// The file.
@@ -28,7 +28,7 @@ pub struct Finding {
     pub reason: String,
 }
 
-/// The file of findings: one JSON object a line.
+/// The file of findings: one JSON object on each line.
 pub struct Findings {
     path: PathBuf,
     file: Arc<dyn DiskFile>,
@@ -40,7 +40,7 @@ impl Findings {
     /// Opens the file and truncates it to `len`.
     ///
     /// # Errors
-    /// A disk that fails, or a file shorter than that.
+    /// If the disk fails, or the file is shorter than `len`.
     pub fn open(disk: &dyn Disk, path: &Path, len: u64) -> Result<Self, ImportError> {
         let file = disk.open(path, OpenMode::Create)?;
         if file.len()? < len {
@@ -74,10 +74,10 @@ impl Findings {
         Ok(())
     }
 
-    /// Adds each of several.
+    /// Adds several findings.
     ///
     /// # Errors
-    /// Those of the disk.
+    /// Errors of the disk.
     pub fn add_all(
         &mut self,
         findings: impl IntoIterator<Item = Finding>,

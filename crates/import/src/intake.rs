@@ -1,4 +1,4 @@
-//! Way of a survey's records from a file of the source into the index.
+//! The transfer of a survey's records from a file of the source into the index.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -19,7 +19,7 @@ const BUCKET_TYPES_MAX: usize = 1000;
 /// Records between updates of the progress.
 const RECORDS_A_TICK: u64 = 4096;
 
-/// Sink of the records of one file.
+/// The sink for the records of one file.
 pub struct Intake<'a> {
     pub(crate) path: &'a Path,
     pub(crate) counts: &'a mut Counts,
@@ -27,7 +27,7 @@ pub struct Intake<'a> {
     pub(crate) writer: &'a mut SpreadWriter,
     pub(crate) bucket_types: &'a mut BTreeSet<String>,
     pub(crate) progress: &'a Progress,
-    /// Bytes of the files before.
+    /// Bytes of the earlier files.
     pub(crate) bytes_before: u64,
     pub(crate) failure: Option<ImportError>,
 }
@@ -89,7 +89,7 @@ impl Intake<'_> {
         None
     }
 
-    /// Notes an unreadable or unknown part, a loss.
+    /// Notes an unreadable or unknown part, which is a loss.
     pub fn unreadable(&mut self, offset: u64, len: Option<u64>, reason: String) {
         self.counts.unreadable += 1;
         self.note(offset, len, reason);
@@ -109,7 +109,7 @@ impl Intake<'_> {
         }
     }
 
-    /// Reports a read error of the source; returns a failure of the import's own files.
+    /// Reports a read error of the source. Returns an error of the import's own files.
     pub(crate) fn conclude(mut self, taken: Result<(), DiskError>) -> Result<(), ImportError> {
         if let Err(error) = taken {
             self.unreadable(0, None, format!("the rest of the file: {error}"));

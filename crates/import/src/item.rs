@@ -1,4 +1,4 @@
-//! Objects on their way into the server, and the batches in which they go.
+//! Objects on their way to the server, and their batches.
 
 use std::path::PathBuf;
 
@@ -9,9 +9,9 @@ use crate::counts::Counts;
 use crate::findings::Finding;
 use crate::riak_object::RiakObject;
 
-/// Maximum number of objects in a batch, and so of those to repeat after an interruption.
+/// Maximum number of objects in a batch, and so of repeated puts after an interruption.
 const BATCH_OBJECTS_MAX: usize = 1024;
-/// Values of one batch, in bytes; one larger object makes a batch by itself.
+/// Maximum bytes of the values of a batch; a larger object makes a batch by itself.
 const BATCH_BYTES_MAX: u64 = 16 << 20;
 
 /// Place in the source, for reports.
@@ -38,27 +38,27 @@ pub struct Item {
     pub value_bytes: u64,
 }
 
-/// Objects that are put together.
+/// Objects that are put as one batch.
 #[derive(Debug, Default)]
 pub struct Batch {
     /// The objects.
     pub items: Vec<Item>,
     /// Findings about parts left out.
     pub findings: Vec<Finding>,
-    /// Counts of the reading; puts are counted at their time.
+    /// Counts of the reading; puts are counted when they happen.
     pub counts: Counts,
-    /// Keys done with this batch.
+    /// Number of keys that the batch completes.
     pub keys: usize,
     value_bytes: u64,
 }
 
 impl Batch {
-    /// True if the batch is to be put.
+    /// True if the batch is large enough to be put.
     pub fn is_full(&self) -> bool {
         self.items.len() >= BATCH_OBJECTS_MAX || self.value_bytes >= BATCH_BYTES_MAX
     }
 
-    /// Notes an unreadable or unknown part, a loss.
+    /// Notes an unreadable or unknown part, which is a loss.
     pub fn unreadable(&mut self, place: Place, object: Option<String>, reason: String) {
         self.counts.unreadable += 1;
         self.note(place, object, reason);
@@ -75,8 +75,8 @@ impl Batch {
         });
     }
 
-    /// Adds an object, unless objects of its kind are left out, and counts the properties that
-    /// cannot be carried. `expires_at` is in microseconds since the Unix epoch.
+    /// Adds an object, unless objects of its kind are left out, and counts the properties that puts
+    /// cannot carry. `expires_at` is in microseconds since the Unix epoch.
     pub fn add(
         &mut self,
         address: Address,

@@ -1,18 +1,18 @@
-//! Common parts of the importers of Riak's backends: everything behind the store's own format.
+//! Common parts of the importers of Riak's backends: everything but the stores' formats.
 //!
-//! An importer finds objects in a store, with one copy for each partition that has the key. Here
-//! the copies become objects ([`riak_object`], [`metadata`], [`version_vector`]), replicas that
-//! differ are merged by Riak's rules ([`reconcile()`]), and the result is put `asis` into a server
+//! An importer finds objects in a store, with one copy for each partition that has the key. This
+//! crate decodes the copies ([`riak_object`], [`metadata`], [`version_vector`]), merges differing
+//! replicas by Riak's rules ([`reconcile()`]), and puts the result `asis` into a server
 //! ([`Target`]), with common counts, findings and progress.
 //!
-//! Stores whose records lie in the order of writing are imported by an index of them:
+//! Stores with records in the order of writing are imported through an index of the records:
 //! [`import_records()`] does everything but the format, which is a [`RecordFormat`].
 //!
 //! An import preserves everything that the protocol carries: values, siblings, content types, user
 //! metadata, links, index entries, last-modified times, tombstones, and the clocks' relations to
 //! each other.
 //!
-//! The formats of stores and the order of reading are outside this crate.
+//! Outside this crate: the formats of stores, and the order of reading.
 
 mod content;
 mod counts;

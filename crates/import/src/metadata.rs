@@ -1,4 +1,4 @@
-//! Metadata of a Riak object: a dictionary whose known names are carried over.
+//! Metadata of a Riak object: a dictionary whose known names are imported.
 
 use bytes::Bytes;
 use kvorum_encoding::{Address, Bucket, BucketType, Key};
@@ -9,7 +9,7 @@ use crate::version_vector::RiakDot;
 /// Metadata of a value.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RiakMetadata {
-    /// Time of writing, in microseconds since the Unix epoch; 0 when Riak did not note it.
+    /// Time of writing, in microseconds since the Unix epoch; 0 if Riak did not record it.
     pub last_modified_micros: u64,
     /// Riak's tag of the version; empty for none.
     pub vtag: Bytes,
@@ -27,7 +27,7 @@ pub struct RiakMetadata {
     pub user_metadata: Vec<(Bytes, Bytes)>,
     /// Secondary index entries; integers as decimal text.
     pub indexes: Vec<(Bytes, Bytes)>,
-    /// The write that made this version, where the bucket kept dots.
+    /// The write that made this version, if the bucket kept dots.
     pub dot: Option<RiakDot>,
     /// Number of entries of unknown names.
     pub not_understood: u32,
@@ -36,7 +36,7 @@ pub struct RiakMetadata {
 /// A link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RiakLink {
-    /// True if the link names a bucket type, which links of ours do not.
+    /// True if the link names a bucket type, which our links cannot.
     pub is_typed: bool,
     /// The bucket linked to.
     pub bucket: Bytes,
@@ -79,7 +79,7 @@ impl RiakMetadata {
         Some(metadata)
     }
 
-    /// Takes over one entry.
+    /// Sets the field of one entry.
     pub(crate) fn set(&mut self, name: &Term, value: Term) {
         let known = name.to_text().and_then(|name| self.set_known(&name, value));
         if known.is_none() {
@@ -88,7 +88,7 @@ impl RiakMetadata {
     }
 
     pub(crate) fn set_last_modified(&mut self, mega: u64, seconds: u64, micros: u64) {
-        // Fields of 32 bits at most: the sum stays far below 64 bits.
+        // The fields have at most 32 bits, so the sum stays far below 64 bits.
         let seconds = mega.saturating_mul(1_000_000).saturating_add(seconds);
         self.last_modified_micros = seconds.saturating_mul(1_000_000).saturating_add(micros);
     }
@@ -110,7 +110,7 @@ impl RiakMetadata {
                 self.set_last_modified(mega, seconds, micros);
             }
             b"X-Riak-Deleted" => self.deleted = value.to_text()? != "false",
-            // Form of the value, given by the value itself as well.
+            // The form of the value, which the value itself also names.
             b"X-Riak-Val-Encoding" => {}
             b"dot" => self.dot = Some(RiakDot::from_term(&value)?),
             _ => return None,
@@ -119,7 +119,7 @@ impl RiakMetadata {
     }
 }
 
-/// A cell `[Name|Value]`. A value that is a list makes the cell a longer list.
+/// The parts of a cell `[Name|Value]`. With a list as the value, the cell is one longer list.
 fn cell_parts(cell: Term) -> Option<(Term, Term)> {
     match cell {
         Term::List(mut elements, tail) if !elements.is_empty() => {
@@ -175,7 +175,7 @@ fn link(term: &Term) -> Option<RiakLink> {
     })
 }
 
-/// Address of these names; `None` if one of them is empty.
+/// The address with these names; `None` if one is empty.
 pub fn address_of(bucket_type: Option<Bytes>, bucket: Bytes, key: Bytes) -> Option<Address> {
     let is_nameless =
         bucket.is_empty() || key.is_empty() || bucket_type.as_ref().is_some_and(Bytes::is_empty);

@@ -1,4 +1,4 @@
-//! Files of the source, of which a limited number is open at once.
+//! Files of the source, with a limited number open at once.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ pub struct OpenFiles {
 }
 
 impl OpenFiles {
-    /// None yet.
+    /// A set without open files.
     pub fn new(disk: Arc<dyn Disk>) -> Self {
         Self {
             disk,
@@ -72,7 +72,7 @@ impl OpenFiles {
 /// otherwise.
 const RECORD_BYTES_MAX: u32 = 512 << 20;
 
-/// Files of a source, by their numbers in an index of records.
+/// The files of a source, by their numbers in an index of records.
 pub struct NumberedFiles {
     files: OpenFiles,
     paths: Vec<PathBuf>,
@@ -87,7 +87,7 @@ impl NumberedFiles {
         }
     }
 
-    /// Bytes of a record, fewer where its file ends.
+    /// The bytes of a record, fewer at the end of its file.
     ///
     /// # Errors
     /// The defect, in words.

@@ -1,7 +1,7 @@
 //! Indexes of partitions, which are names of directories, and their ring.
 //!
 //! A ring of `N` partitions, a power of two, has the indexes `K * 2^160 / N`. So a directory with
-//! another number (`20240131`) is not a partition of any ring.
+//! any other number, such as `20240131`, is no partition of any ring.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use bytes::Bytes;
 use kvorum_disk::Disk;
 use kvorum_erlang_terms::external_term::TermReader;
 
-/// Indexes are below 2^160.
+/// Bytes of an index: indexes are below 2^160.
 const INDEX_BYTES: usize = 20;
 /// Exponent of a ring size far above the largest that Riak supports.
 const RING_POWER_MAX: u32 = 16;
@@ -25,7 +25,7 @@ pub(crate) struct PartitionIndex {
 }
 
 impl PartitionIndex {
-    /// Reads a directory's name; `None` for a number of no ring.
+    /// Reads a directory's name; `None` if no ring has its number.
     pub(crate) fn of_name(name: &str) -> Option<Self> {
         let is_plain = name == "0" || !name.starts_with('0');
         if name.is_empty() || !is_plain {
@@ -65,7 +65,7 @@ impl PartitionIndex {
     }
 }
 
-/// Number of partitions in the newest readable file of a ring in a node's data directory; `None`
+/// The number of partitions in the newest readable ring file in a node's data directory; `None`
 /// without such a file.
 pub(crate) fn ring_of(disk: &dyn Disk, node: &Path) -> Option<u64> {
     let directory = node.join("ring");
@@ -107,7 +107,7 @@ mod tests {
 
     use super::*;
 
-    /// File that a node of Riak 3.2 with `ring_size = 8` wrote.
+    /// A file that a node of Riak 3.2 with `ring_size = 8` wrote.
     const RING: &[u8] =
         include_bytes!("../tests/fixtures/riak-3.2/riak_core_ring.default.20261126010837");
 
@@ -137,7 +137,7 @@ mod tests {
             "+0",
             "0.old",
             "0-1382",
-            // Half of the last step, a slip in a digit, and 2^160 with other digits behind it.
+            // Half of the last step, a wrong digit, and 2^160 with additional digits.
             "11150372599265311570767859136324180752990208",
             "22835963083295358096932575511191922182123945985",
             "1461501637330902918203684832716283019655932542976",

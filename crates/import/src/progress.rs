@@ -1,4 +1,4 @@
-//! Progress of an import and its remaining time, readable from other tasks.
+//! Progress of an import and its remaining time, for other tasks to read.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use crate::counts::Counts;
 
-/// Progress shared with its viewers.
+/// Progress that is shared with its viewers.
 #[derive(Debug, Default)]
 pub struct Progress {
     now: Mutex<Inner>,
@@ -27,13 +27,13 @@ struct Inner {
 /// The two halves of an import.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkStage {
-    /// Search for records, or other work before the puts; measured in bytes of files.
+    /// The search for records, or other work before the puts; measured in bytes of files.
     Survey,
-    /// Puts of objects; measured in records, or in bytes of files.
+    /// The puts of objects; measured in records, or in bytes of files.
     Transfer,
 }
 
-/// A picture of an import's progress.
+/// A snapshot of an import's progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProgressView {
     /// Stage under way.
@@ -49,7 +49,7 @@ pub struct ProgressView {
 }
 
 impl Progress {
-    /// Snapshot; `None` before the work begins.
+    /// The present snapshot; `None` before the work begins.
     pub fn view(&self, now: Moment) -> Option<ProgressView> {
         let inner = self.now.lock();
         let stage = inner.stage?;
@@ -69,7 +69,7 @@ impl Progress {
         })
     }
 
-    /// Begins a stage, of which a part may be finished.
+    /// Begins a stage, which may be partly finished.
     pub fn begin(&self, stage: WorkStage, now: Moment, done: u64, total: u64) {
         let mut inner = self.now.lock();
         inner.stage = Some(stage);
@@ -79,7 +79,7 @@ impl Progress {
         inner.total = total;
     }
 
-    /// Says how far the stage is.
+    /// Sets the finished part of the stage, and the counts.
     pub fn set(&self, done: u64, counts: Counts) {
         let mut inner = self.now.lock();
         inner.done = done;

@@ -1,8 +1,8 @@
-//! The replicas of one object become one, by Riak's own rules.
+//! Merges the replicas of one object, by Riak's rules.
 //!
-//! A replica whose clock another one descends is that one's past. The others are concurrent: a
-//! version stays if every other side either has it or has not seen its write. Versions without a
-//! dot, from buckets that kept none, stay always.
+//! A replica whose clock another replica's clock descends is outdated. The other replicas are
+//! concurrent: a version stays if every other replica has it or has not seen its write. Versions
+//! without a dot, from buckets that kept none, always stay.
 
 use crate::riak_object::{RiakObject, RiakSibling};
 
@@ -31,7 +31,8 @@ fn merge(left: RiakObject, right: RiakObject) -> RiakObject {
         }
     }
     if siblings.is_empty() {
-        // Each side claims to have superseded the other, which no sequence of writes explains.
+        // According to the clocks each side has superseded the other, which no sequence of writes
+        // explains.
         siblings.clone_from(&left.siblings);
         siblings.extend(right.siblings.iter().cloned());
     }
@@ -45,7 +46,7 @@ fn has_all(object: &RiakObject, other: &RiakObject) -> bool {
     other.siblings.iter().all(has)
 }
 
-/// Siblings of `object` that `other` has as well, or has not seen.
+/// The siblings of `object` that `other` also has, or has not seen.
 fn surviving(object: &RiakObject, other: &RiakObject) -> Vec<RiakSibling> {
     let stays = |sibling: &&RiakSibling| {
         let is_superseded = match &sibling.metadata.dot {
@@ -57,7 +58,7 @@ fn surviving(object: &RiakObject, other: &RiakObject) -> Vec<RiakSibling> {
     object.siblings.iter().filter(stays).cloned().collect()
 }
 
-/// True if both are one write.
+/// True if both are the same write.
 fn is_same(a: &RiakSibling, b: &RiakSibling) -> bool {
     match (&a.metadata.dot, &b.metadata.dot) {
         (Some(a), Some(b)) => a == b,

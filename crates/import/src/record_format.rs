@@ -1,5 +1,5 @@
-//! Interface between an import by an index of records and the format of a store whose records lie
-//! in the order of writing.
+//! The interface between an import through an index of records and the format of a store with
+//! records in the order of writing.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ use crate::item::Batch;
 use crate::passed_over::PassedOver;
 use crate::system::System;
 
-/// A format, with the options that are its own.
+/// A format, with its own options.
 pub trait RecordFormat: Send + Sync + 'static {
     /// Files at the beginning of the import, kept to detect changes.
     type Source: Clone + PartialEq + Serialize + DeserializeOwned + Send + 'static;
@@ -34,13 +34,13 @@ pub trait RecordFormat: Send + Sync + 'static {
     /// [`ImportError`], for a source without stores or that cannot be imported.
     fn find(&self, system: &System) -> Result<FoundSource<Self::Source>, ImportError>;
 
-    /// Choices of an import that begins at `now_secs`, in seconds since the Unix epoch.
+    /// The choices of an import that begins at `now_secs`, in seconds since the Unix epoch.
     fn choices(&self, now_secs: u64) -> Self::Choices;
 
-    /// All files in order, those of one store together: a file's number is its position here.
+    /// All files in order, grouped by store: a file's number is its position here.
     fn files(source: &Self::Source) -> Vec<RecordFile>;
 
-    /// Estimated number of records, which sizes the index.
+    /// The estimated number of records, which determines the size of the index.
     fn records_about(source: &Self::Source) -> u64;
 
     /// Notes findings about the source as a whole before its files are read.
@@ -78,7 +78,7 @@ pub trait RecordFormat: Send + Sync + 'static {
 
 /// Options fixed for the duration of one import.
 pub trait RecordChoices: Clone + Serialize + DeserializeOwned + Send + Sync + 'static {
-    /// True if an import with the others resumes one with these.
+    /// True if an import with `other` can resume one with these options.
     fn is_same(&self, other: &Self) -> bool;
 }
 
@@ -104,7 +104,7 @@ pub trait GroupReader: Send + 'static {
     }
 }
 
-/// A source, and the files and directories left out.
+/// A source, and the skipped files and directories.
 #[derive(Debug)]
 pub struct FoundSource<S> {
     /// The source.
@@ -118,7 +118,7 @@ pub struct FoundSource<S> {
 /// A file with records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordFile {
-    /// The number of its store among the source's.
+    /// The number of its store in the source.
     pub store: usize,
     /// The file.
     pub path: PathBuf,

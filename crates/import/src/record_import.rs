@@ -1,4 +1,4 @@
-//! An import by an index of records, from beginning to end: survey, transfer, and summary.
+//! An import through an index of records, from beginning to end: survey, transfer, and summary.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ use crate::summary::Summary;
 use crate::system::System;
 use crate::target::{Outcome, Target};
 
-/// Maximum time of work to repeat after an interruption.
+/// The most work to repeat after an interruption, in time.
 const SAVE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Imports, or resumes an interrupted import.
@@ -194,7 +194,7 @@ impl<F: RecordFormat> Run<F> {
                 self.state.counts += reduced;
             }
             if !has_begun {
-                // Work of an earlier run is not a measure of the pace of this one.
+                // Work of an earlier run must not count in the pace of this one.
                 let done = file.records_done(keys);
                 progress.begin(WorkStage::Transfer, runtime.now(), done, total);
                 progress.set(done, self.state.counts);
@@ -215,7 +215,7 @@ impl<F: RecordFormat> Run<F> {
         Ok(self)
     }
 
-    /// Puts the objects of one index file. Reads the next batch during the put of one.
+    /// Puts the objects of one index file. Reads the next batch while one is put.
     async fn transfer_file(
         &mut self,
         file: IndexFileWork<F::Group>,
@@ -329,16 +329,16 @@ impl<F: RecordFormat> Run<F> {
 /// Keys of one index file, and their position among all records.
 struct IndexFileWork<G> {
     groups: Arc<[G]>,
-    /// Keys that an earlier run has done.
+    /// Number of keys that an earlier run has completed.
     first_key: usize,
-    /// Records of the index files before.
+    /// Number of records of the earlier index files.
     behind: u64,
-    /// Records of this one.
+    /// Number of records of this index file.
     entries: u64,
 }
 
 impl<G> IndexFileWork<G> {
-    /// Number of records finished with this many keys of the file, roughly.
+    /// The approximate number of records finished with this many keys of the file.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,

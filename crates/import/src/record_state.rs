@@ -1,4 +1,4 @@
-//! State of an import by an index of records, kept to resume it after an interruption.
+//! The state of an import through an index of records, kept to resume it after an interruption.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +18,7 @@ pub(crate) struct State<S, C> {
     pub(crate) stage: Stage,
     /// Lengths of the index files, in bytes.
     pub(crate) index_lens: Vec<u64>,
-    /// Bucket types seen, as text; the untyped space is not among them.
+    /// Bucket types seen, as text, without the default type.
     pub(crate) bucket_types: Vec<String>,
     pub(crate) counts: Counts,
     /// Length of the file of findings, in bytes.
@@ -28,11 +28,11 @@ pub(crate) struct State<S, C> {
 /// Options fixed for the duration of one import.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Choices<C> {
-    /// The target, as text; none for a dry run.
+    /// The target, as text; `None` for a dry run.
     pub target: Option<String>,
     /// Tombstones are not imported.
     pub leave_out_tombstones: bool,
-    /// Those of the format.
+    /// The options of the format.
     #[serde(flatten)]
     pub of_format: C,
 }
@@ -41,7 +41,7 @@ pub struct Choices<C> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Stage {
-    /// Every record is being found.
+    /// The survey for records is under way.
     Survey {
         /// Stores that are done.
         stores: usize,
@@ -50,10 +50,10 @@ pub(crate) enum Stage {
     Transfer {
         /// Index files that are done.
         index_files: usize,
-        /// Keys of the present one that are done.
+        /// Keys of the present index file that are done.
         keys: usize,
     },
-    /// There is nothing left to do.
+    /// Nothing is left to do.
     Done,
 }
 
@@ -79,8 +79,8 @@ impl<S: PartialEq, C: RecordChoices> State<S, C> {
 }
 
 impl<C: RecordChoices> Choices<C> {
-    /// Difference that keeps an import with these choices from resuming with the others, in words;
-    /// `None` if it resumes.
+    /// The difference for which an import with these choices cannot be resumed with other choices,
+    /// in words; `None` if it can be.
     pub(crate) fn difference(&self, other: &Self, is_same_source: bool) -> Option<String> {
         if self.target != other.target {
             let name = |target: &Option<String>| {

@@ -1,4 +1,4 @@
-//! Riak's objects in the form of the stores: versions 0 and 1 of their binary form.
+//! Riak's objects in the form of the stores: versions 0 and 1 of the binary form.
 
 use bytes::Bytes;
 
@@ -18,7 +18,7 @@ const NO_VTAG: &[u8] = b"e";
 pub struct RiakObject {
     /// Clock of the object.
     pub clock: VersionVector,
-    /// At least one.
+    /// The siblings; there is at least one.
     pub siblings: Vec<RiakSibling>,
 }
 
@@ -40,14 +40,14 @@ pub enum ValueForm {
     Raw,
     /// Erlang term: the value is its external form, format byte included.
     Term,
-    /// Bytes in an encoding with a number of Riak's.
+    /// Bytes in an encoding that Riak numbers.
     Encoded(u8),
 }
 
 /// Failure to decode an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ObjectError {
-    /// The first bytes are of no known version.
+    /// The first bytes have no known version.
     #[error("no object of version 0 or 1")]
     Version,
     /// The bytes end within the object.
@@ -62,7 +62,7 @@ pub enum ObjectError {
         /// Offset of the first such byte.
         offset: usize,
     },
-    /// Part that is an undecodable term.
+    /// A part is a term that cannot be decoded.
     #[error("{part}: {source}")]
     Term {
         /// The part.
@@ -79,7 +79,7 @@ pub enum ObjectError {
     /// There is no sibling.
     #[error("object without a value")]
     Empty,
-    /// Head of an object without its value.
+    /// The bytes are the head of an object without its value.
     #[error("a head without its value")]
     HeadOnly,
 }
@@ -118,7 +118,7 @@ fn decode_version_0(bytes: &Bytes) -> Result<RiakObject, ObjectError> {
     };
     let mut fields = fields.into_iter();
     let is_object = fields.next().is_some_and(|name| name.is_atom("r_object"));
-    // Bucket and key come from the store's own key.
+    // Bucket and key are taken from the store's own key.
     let (_bucket, _key, contents, clock) =
         (fields.next(), fields.next(), fields.next(), fields.next());
     let (Some(contents), Some(clock), true) = (contents, clock, is_object) else {
@@ -136,7 +136,7 @@ fn decode_version_0(bytes: &Bytes) -> Result<RiakObject, ObjectError> {
         }
         let metadata = RiakMetadata::from_dictionary(metadata).ok_or(shape("metadata"))?;
         let Term::Binary(value) = value else {
-            // Its external form would have to be encoded again.
+            // The value's external form would have to be encoded again.
             return Err(shape("value"));
         };
         let form = ValueForm::Raw;

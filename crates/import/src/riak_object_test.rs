@@ -1,4 +1,4 @@
-//! Objects as Riak writes them, and as damage leaves them.
+//! Objects written by Riak, and damaged objects.
 
 use proptest::prelude::*;
 

@@ -1,9 +1,9 @@
-//! Results of a scan of a file of records, in any format.
+//! The results of a scan of a file of records, in any format.
 
 /// Result of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scanned<R> {
-    /// A right record.
+    /// An intact record.
     Record(R),
     /// Bytes that are not a record.
     Damage {
@@ -12,18 +12,18 @@ pub enum Scanned<R> {
         /// Their number.
         len: u64,
     },
-    /// End without a whole record: a write during a crash of the machine or of Riak.
+    /// An end without a complete record, from a write during a crash of the machine or of Riak.
     TornTail {
         /// Offset of the first byte.
         offset: u64,
         /// Its length, in bytes.
         len: u64,
     },
-    /// Search for the next record ended by its budget; the rest of the file is skipped.
+    /// The search for the next record exceeded its budget; the rest of the file is skipped.
     GivenUp {
-        /// Beginning of the search.
+        /// The offset at which the search began.
         offset: u64,
-        /// Bytes from there to the end.
+        /// Number of bytes from that offset to the end.
         len: u64,
     },
 }

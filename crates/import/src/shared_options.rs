@@ -13,21 +13,21 @@ use crate::target::{ImportTarget, Target};
 /// Source, target and options of an import.
 #[derive(Clone, Debug)]
 pub struct SharedOptions {
-    /// Directories with stores, in themselves or further below.
+    /// Directories with stores, directly or further below.
     pub directories: Vec<PathBuf>,
     /// Directory of the import's state.
     pub state_directory: PathBuf,
-    /// The server, and its name for comparison with later runs; none for a dry run.
+    /// The server, and its name for comparison with later runs; `None` for a dry run.
     pub target: Option<ImportTarget>,
     /// Import despite a running process that seems to use a store.
     pub ignore_locks: bool,
-    /// Skip tombstones. Sound where all replicas of all objects are imported at once.
+    /// Skip tombstones. Safe if all replicas of all objects are imported at once.
     pub leave_out_tombstones: bool,
     /// Connections, each with one put at a time.
     pub connections: usize,
-    /// Maximum time for which the server may be away or refuse.
+    /// Maximum time for which the server may be unreachable or refuse puts.
     pub patience: Duration,
-    /// Forget the state of an earlier import.
+    /// Remove the state of an earlier import.
     pub restart: bool,
 }
 
@@ -37,10 +37,10 @@ impl SharedOptions {
         self.target.as_ref().map(|target| target.name.clone())
     }
 
-    /// Takes the directory of the state, for as long as the lock is held.
+    /// Locks the directory of the state, for as long as the lock is held.
     ///
     /// # Errors
-    /// Those of the disk.
+    /// Errors of the disk.
     pub fn take_directory(
         &self,
         disk: &dyn Disk,

@@ -1,8 +1,8 @@
 //! Entries spread by key over files that fit into memory one at a time.
 //!
-//! The records of one key may be anywhere in the source. A table of all keys, tens of millions of
-//! them, would be needed to join them at once. Instead an entry for each is appended to one of up
-//! to a thousand files, chosen by the key's hash; all entries of a key meet in one file, and one
+//! The records of one key may be anywhere in the source. Joining them directly would need a table
+//! of all keys, tens of millions of them. Instead an entry for each record is appended to one of up
+//! to a thousand files, chosen by the key's hash. All entries of a key are in one file, and one
 //! file at a time is sorted in memory.
 
 use std::path::{Path, PathBuf};
@@ -12,15 +12,15 @@ use kvorum_disk::{Disk, DiskFile, ErrorKind, OpenMode, Reading};
 
 use crate::error::ImportError;
 
-/// Target number of entries in a file, as many as an import keeps in memory.
+/// The target number of entries in a file, which an import keeps in memory.
 const ENTRIES_WANTED: u64 = 1 << 20;
-/// Maximum number of files; the write buffers of more would fill the memory.
+/// Maximum number of files; more write buffers would take too much memory.
 const FILES_MAX: u64 = 1024;
 const WRITE_BYTES: usize = 32 << 10;
 /// Entries read from disk at once.
 const READ_ENTRIES: usize = 4096;
 
-/// Number of files for about this many entries.
+/// The number of files for about this many entries.
 pub fn file_count(records: u64) -> usize {
     let wanted = (records / ENTRIES_WANTED + 1).next_power_of_two();
     usize::try_from(wanted.min(FILES_MAX)).unwrap_or(1)
@@ -113,7 +113,7 @@ impl SpreadWriter {
 /// Reads the entries of one file, of `N` bytes each.
 ///
 /// # Errors
-/// A disk that fails, a file of another length, an entry that `decode` refuses.
+/// If the disk fails, the file has another length, or `decode` refuses an entry.
 pub fn read_spread<T, const N: usize>(
     disk: &dyn Disk,
     directory: &Path,
@@ -163,7 +163,7 @@ fn path_of(directory: &Path, number: usize) -> PathBuf {
     directory.join(format!("{number:04}.index"))
 }
 
-/// File of a key: by the highest bits of its hash, of which any are as good.
+/// The file of a key, chosen by the highest bits of its hash.
 fn file_of(key_hash: u128, files: usize) -> usize {
     let top = u64::try_from(key_hash >> 64).unwrap_or(0);
     let place = (u128::from(top) * files as u128) >> 64;

@@ -1,4 +1,4 @@
-//! Directory of an import's state, which allows to resume the import.
+//! The directory of an import's state, with which the import can be resumed.
 
 use std::path::{Path, PathBuf};
 
@@ -20,10 +20,10 @@ pub struct StateDirectory {
 }
 
 impl StateDirectory {
-    /// Takes the directory, which is created if need be, until the lock is dropped.
+    /// Locks the directory until the lock is dropped; creates it if it is missing.
     ///
     /// # Errors
-    /// A disk that fails, or another import that holds it.
+    /// If the disk fails, or another import has locked the directory.
     pub fn take(disk: &dyn Disk, path: &Path) -> Result<(Self, Box<dyn DiskLock>), ImportError> {
         kvorum_disk::create_directory_durably(disk, path)?;
         let lock = disk.lock(&path.join("LOCK"), "kvorum import\n")?;
@@ -31,8 +31,8 @@ impl StateDirectory {
         Ok((Self { path }, lock))
     }
 
-    /// Place of a dry run's state within that of the import that may follow. Neither finds the
-    /// other's.
+    /// The place of a dry run's state within the directory of the import that may follow. Neither
+    /// uses the other's state.
     pub fn of_dry_run(path: &Path) -> PathBuf {
         path.join("dry-run")
     }
@@ -52,7 +52,7 @@ impl StateDirectory {
         self.path.join("index")
     }
 
-    /// The directory of logs brought into order.
+    /// The directory of sorted logs.
     pub fn runs(&self) -> PathBuf {
         self.path.join("runs")
     }
@@ -78,8 +78,8 @@ impl StateDirectory {
         Ok(())
     }
 
-    /// Writes the state in one step: two lines, the state in JSON and the masked CRC-32C of that line
-    /// in hexadecimal.
+    /// Writes the state in one step, as two lines: the state in JSON, and the masked CRC-32C of
+    /// that line in hexadecimal.
     ///
     /// # Errors
     /// A disk that fails.
@@ -115,9 +115,9 @@ impl StateDirectory {
         })
     }
 
-    /// State of an earlier import to resume with these choices. A dry run's state with other
-    /// choices is removed. `look` gives, for a state, whether this version knows it, its choices,
-    /// and whether its source is unchanged.
+    /// The state of an earlier import to resume with these choices. A dry run's state with other
+    /// choices is removed. `look` returns for a state whether this version can read it, its
+    /// choices, and whether its source is unchanged.
     ///
     /// # Errors
     /// [`ImportError::OtherImport`], and [`ImportError::StateDamaged`] for an unusable state.
@@ -144,7 +144,7 @@ impl StateDirectory {
         }
     }
 
-    /// A state that cannot be used.
+    /// The error for a state that cannot be used.
     pub fn damaged(&self, reason: &str) -> ImportError {
         ImportError::StateDamaged {
             what: "state",

@@ -1,13 +1,13 @@
-//! The search for stores below a directory: the stores that Riak would open, and the name of
-//! everything else.
+//! The search for stores below a directory: finds the stores that Riak would open, and names all
+//! others.
 //!
-//! A vnode of Riak opens one directory, `DATA_ROOT/PARTITION`, and nothing beside it. Real data
-//! roots hold more: dropped partitions in `auto_cleanup`, older copies in `manual_cleanup` or under
-//! `PARTITION-TIME`, and directories that operators renamed. A node's data directory holds LevelDB
-//! stores of hash trees and queues as well. Objects of such directories were deleted or replaced
-//! long ago, and an import would bring them back. So a store is taken when it bears the number of a
-//! partition of the ring. The size of the ring is read from the ring's file where there is one. The
-//! report names the skipped directories.
+//! A vnode of Riak opens one directory, `DATA_ROOT/PARTITION`. Real data roots contain more:
+//! dropped partitions in `auto_cleanup`, older copies in `manual_cleanup` or under
+//! `PARTITION-TIME`, and directories that operators renamed. A node's data directory also has
+//! LevelDB stores of hash trees and queues. Objects in such directories were deleted or replaced
+//! long ago, and an import would bring them back. So a store is imported only if its name is the
+//! number of a partition of the ring. The ring's file has the size of the ring, if the file exists.
+//! The report names the skipped directories.
 
 use std::path::{Path, PathBuf};
 
@@ -17,10 +17,11 @@ use crate::error::ImportError;
 use crate::partition::{PartitionIndex, ring_of};
 use crate::passed_over::PassedOver;
 
-/// A directory of copies, a node's data directory in it, the data root in that, the partitions in that.
+/// The depth of the search: a directory of copies, a node's data directory, the data root, the
+/// partitions.
 const DEPTH_MAX: usize = 3;
 
-/// Names of directories without objects that Riak serves, with their content.
+/// Names of directories without objects that Riak serves, with a description of their content.
 const OTHER_DIRECTORIES: &[(&str, &str)] = &[
     ("auto_cleanup", "partitions that Riak has dropped"),
     (
@@ -62,7 +63,7 @@ pub trait StoreKind {
     /// Judges a directory by its entries.
     ///
     /// # Errors
-    /// A disk that fails, or a directory that may hold objects and cannot be taken.
+    /// If the disk fails, or a directory may hold objects but cannot be imported.
     fn judge(&self, directory: &Path, entries: &[DirectoryEntry])
     -> Result<Judgement, ImportError>;
 }
@@ -74,7 +75,7 @@ pub enum Judgement {
     Store,
     /// A store without any data; the text is the reason.
     Bare(&'static str),
-    /// No store of this kind.
+    /// Not a store of this kind.
     Other,
 }
 
@@ -83,7 +84,7 @@ pub enum Judgement {
 pub struct FoundStores {
     /// Directories of stores, each with its path below the directory that was searched.
     pub stores: Vec<FoundStore>,
-    /// Directories that are left out.
+    /// Skipped directories.
     pub passed_over: Vec<PassedOver>,
     /// True if a partition without data was found.
     has_bare: bool,
@@ -144,7 +145,7 @@ struct Search<'a> {
 /// The content of a visited directory and of those below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Visited {
-    /// Directories of partitions are its children.
+    /// The children are directories of partitions.
     DataRoot,
     /// Data root further down, or a directory named by the user.
     Above,
@@ -246,8 +247,8 @@ impl Search<'_> {
         })
     }
 
-    /// A node serves the data roots in its riak.conf, which is elsewhere. Some of several in one
-    /// data directory may be left over from a move, so the user has to choose.
+    /// A node serves the data roots in its riak.conf, which is elsewhere. If a data directory has
+    /// several, some may be left over from a move, so the user has to choose.
     fn refuse_several(
         &self,
         directory: &Path,
@@ -265,7 +266,8 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Names of directories, links to such included: data roots are often links to another disk.
+    /// Names of directories, including links to directories: data roots are often links to another
+    /// disk.
     fn directories(
         &self,
         directory: &Path,
@@ -306,7 +308,7 @@ impl Search<'_> {
     }
 }
 
-/// The content of a directory with a known name, which holds no stores; `None` for other names.
+/// A description of a directory with a known name, which has no stores; `None` for other names.
 fn other_directory(name: &str) -> Option<&'static str> {
     let known = OTHER_DIRECTORIES.iter().find(|(other, _)| *other == name);
     match known {
@@ -317,7 +319,7 @@ fn other_directory(name: &str) -> Option<&'static str> {
     }
 }
 
-/// True for the number of a partition as Riak writes it: an index that some ring has.
+/// True for the number of a partition in Riak's form: an index that some ring has.
 pub fn is_partition_name(name: &str) -> bool {
     PartitionIndex::of_name(name).is_some()
 }
@@ -446,7 +448,8 @@ mod tests {
         assert_eq!(stores(&["plain/ONE/lock"]), [""; 0]);
     }
 
-    /// `20240131` beside `0`, a copy that an operator had made by date, was imported as a partition.
+    /// Regression: `20240131` beside `0`, a copy that an operator had named by date, was imported
+    /// as a partition.
     #[test]
     fn numbers_that_no_partition_has_are_passed_over() {
         let files = ["plain/0/data", "plain/ONE/data", "plain/20240131/data"];
@@ -457,7 +460,8 @@ mod tests {
         assert!(alone.to_string().contains("20240131"), "{alone}");
     }
 
-    /// The fixture's ring has 8 partitions; the two of a ring of 64 are left from before a change.
+    /// The fixture's ring has 8 partitions; the two partitions of a ring of 64 remain from before a
+    /// change.
     #[test]
     fn the_ring_says_which_partitions_there_are() {
         const HALF: &str = "730750818665451459101842416358141509827966271488";

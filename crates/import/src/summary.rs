@@ -1,4 +1,4 @@
-//! The report at the end of an import, for people.
+//! The report for people at the end of an import.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -18,15 +18,15 @@ pub struct Summary {
     pub partitions: usize,
     /// Files imported.
     pub files: usize,
-    /// Their bytes.
+    /// Bytes of these files.
     pub data_bytes: u64,
     /// Counts over all runs.
     pub counts: Counts,
-    /// Bucket types of the objects, except the default type; the server has to have them.
+    /// Bucket types of the objects, except the default type; the server needs them.
     pub bucket_types: Vec<String>,
     /// Files marked for deletion by Riak and skipped.
     pub marked_for_deletion: Vec<PathBuf>,
-    /// Skipped directories without anything that Riak would serve.
+    /// Skipped directories without objects that Riak would serve.
     pub passed_over: Vec<PassedOver>,
     /// The file with one line for each finding.
     pub findings_file: PathBuf,

@@ -1,4 +1,4 @@
-//! Interface to the machine: the import itself opens no files and looks at no processes.
+//! The interface to the machine: the import itself opens no files and inspects no processes.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,12 +13,12 @@ pub struct System {
     pub disk: Arc<dyn Disk>,
     /// Time, tasks and sockets.
     pub runtime: Runtime,
-    /// A file's permission bits, if they can be had. Riak marks files for deletion by them.
+    /// A file's permission bits, if available. Riak marks files for deletion with them.
     pub file_mode: fn(&Path) -> Option<u32>,
-    /// True if a process of this number runs on this machine.
+    /// True if a process with this number runs on this machine.
     pub is_running: fn(u32) -> bool,
-    /// The process that holds a record lock on this file, which is how LevelDB guards a store.
+    /// The process with a record lock on this file, with which LevelDB guards a store.
     pub lock_holder: fn(&Path) -> Option<u32>,
-    /// One of these files that a process has open, and the process. leveled takes no lock of its own.
+    /// One of these files that a process has open, and the process, since leveled takes no lock.
     pub open_file: fn(&[PathBuf]) -> Option<(PathBuf, u32)>,
 }

@@ -21,12 +21,12 @@ use crate::item::{Batch, Item};
 
 const PAUSE_FIRST: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
-/// The head of a frame: length and code.
+/// Bytes of a frame's head: length and code.
 const FRAME_HEAD_BYTES: usize = 5;
 /// Maximum number of buckets with cached properties.
 const BUCKETS_MAX: usize = 10_000;
-/// Parts of the error replies that concern the object and not the server's state. After any other
-/// error the put is repeated; if the error persists, the import stops and counts nothing as refused.
+/// Parts of error replies that concern the object and not the server's state. After any other error
+/// the put is repeated; if the error persists, the import stops and counts nothing as refused.
 const REFUSALS: [&str; 6] = [
     "too_large",
     "too_many_siblings",
@@ -41,7 +41,7 @@ const REFUSALS: [&str; 6] = [
 pub struct ImportTarget {
     /// Its protocol-buffer interface.
     pub address: SocketAddr,
-    /// The server's identity across runs: the address in the command, or the node's data directory.
+    /// The server's name in all runs: the address in the command, or the node's data directory.
     pub name: String,
 }
 
@@ -164,10 +164,10 @@ impl Target {
 }
 
 impl Outcome {
-    /// Puts a batch, or only counts its objects if there is no target.
+    /// Puts a batch, or only counts its objects without a target.
     ///
     /// # Errors
-    /// As [`Target::put`].
+    /// The errors of [`Target::put`].
     pub async fn of(batch: &Arc<Batch>, target: Option<&mut Target>) -> Result<Self, ImportError> {
         match target {
             Some(target) => target.put(batch).await,
@@ -204,7 +204,7 @@ impl Shared {
             Ok(Err(error)) => return Err(with_source(&error)),
             Err(_) => return Err(format!("no connection to {} in time", self.address)),
         };
-        // Without it a connection is slower, not wrong.
+        // Without the option a connection is slower, but works.
         let _slower = stream.set_nodelay(true);
         Ok(Client::over(stream, &self.settings))
     }
@@ -220,7 +220,7 @@ impl Shared {
         }
     }
 
-    /// Waits before another attempt. After `patience` the reason for waiting becomes an error.
+    /// Waits before another attempt. After `patience` the reason for the wait becomes an error.
     async fn wait(
         &self,
         started: Moment,
@@ -315,7 +315,7 @@ impl Lane {
             let code = MessageCode::RPB_PUT_REQ;
             frames.push(Frame { code, payload });
         }
-        // One pipeline, so that reads rarely see one sibling without the others.
+        // Puts go in one pipeline, so that reads rarely see one sibling without the others.
         for answer in client.send_pipelined(&frames).await? {
             if answer.code == MessageCode::RPB_ERROR_RESP {
                 let error: pb::RpbErrorResp = answer.decode()?;

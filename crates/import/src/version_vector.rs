@@ -1,9 +1,9 @@
 //! Riak's version vectors, and their translation.
 //!
-//! Riak's actors are byte strings and count the writes of one key. Each is hashed to one of our
-//! actors, with its count kept, so that translated clocks have the relations of Riak's, in this
-//! import and in every later one. Actors of our own vnodes are random 64-bit numbers and so are
-//! hashes; a clash is as unlikely as between any two vnodes.
+//! Riak's actors are byte strings and count the writes of one key. Each actor is hashed to one of
+//! ours, and keeps its count, so that translated clocks have the relations of Riak's clocks, in
+//! this import and in every later one. Actors of our own vnodes are random 64-bit numbers, like the
+//! hashes; a collision is as unlikely as between two vnodes.
 
 use std::collections::BTreeMap;
 
@@ -18,13 +18,13 @@ const ACTOR_SEED: u64 = 0x7269_616b_2061_6374;
 /// The name of one write in Riak: the actor's count when it wrote.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RiakDot {
-    /// The vnode that coordinated the write, or in old clusters the client.
+    /// The vnode that coordinated the write, or, in old clusters, the client.
     pub actor: Bytes,
-    /// Its count, from one upward.
+    /// The actor's count, from one upward.
     pub counter: u64,
 }
 
-/// A Riak clock. Its timestamps, which serve pruning, are dropped.
+/// A Riak clock, without its timestamps, which Riak only uses for pruning.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VersionVector {
     entries: BTreeMap<Bytes, u64>,
@@ -46,7 +46,7 @@ impl VersionVector {
         *counter = dot.counter.max(*counter);
     }
 
-    /// Adds everything that `other` has seen.
+    /// Adds all writes that `other` has seen.
     pub fn merge(&mut self, other: &Self) {
         for (actor, counter) in &other.entries {
             let mine = self.entries.entry(actor.clone()).or_default();
@@ -61,13 +61,13 @@ impl VersionVector {
             .is_some_and(|seen| dot.counter <= *seen)
     }
 
-    /// True when this clock has seen everything that `other` has.
+    /// True when this clock has seen all writes that `other` has seen.
     pub fn descends(&self, other: &Self) -> bool {
         let mut entries = other.entries.iter();
         entries.all(|(actor, counter)| self.entries.get(actor).copied().unwrap_or(0) >= *counter)
     }
 
-    /// Translation into a clock of ours, with `newest` as its newest time.
+    /// The translation into our clock, with `newest` as its newest time.
     pub fn translate(&self, newest: Timestamp) -> Clock {
         let mut clock = Clock::new();
         for (actor, counter) in &self.entries {
@@ -89,7 +89,7 @@ impl RiakDot {
             Some([counter, _timestamp]) => counter.as_u64()?,
             _ => count.as_u64()?,
         };
-        // Clocks of the oldest clusters have atoms and integers as actors.
+        // In the oldest clusters, clocks have atoms and integers as actors.
         let actor = match actor {
             Term::Integer(number) => Bytes::from(number.to_string()),
             other => other.to_text()?,

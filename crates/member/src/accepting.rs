@@ -17,7 +17,7 @@ use crate::vnode_table::Unopened;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AcceptError {
-    /// Its store is open, being opened, or can be opened by now.
+    /// The partition's store is open or being opened, or can now be opened.
     #[error("the store of partition {0} is not refused: it has lost nothing")]
     NotRefused(u16),
     /// The files could not be moved away, or the empty store could not be opened.
@@ -40,7 +40,7 @@ impl Ground {
         partition: Partition,
         is_refused: bool,
     ) -> Result<Vec<PathBuf>, AcceptError> {
-        // Its directory may be back since it was tried last.
+        // The store's directory may be back since the last attempt.
         if is_refused && let Some(read) = self.read(&KnownStores::of(held), state, partition) {
             self.admit(held, state, vec![read]);
             return Err(AcceptError::NotRefused(partition.number()));
@@ -56,8 +56,8 @@ impl Ground {
         Ok(moved)
     }
 
-    /// Drops log records of stores that were replaced or given up. Records that stay too long cost
-    /// space alone. Blocks.
+    /// Drops log records of stores that were replaced or given up. Records that stay too long only
+    /// cost space. Blocks.
     pub(crate) fn forget_others(&self, held: &StoreList) {
         if let Err(error) = self.stores.forget_others(&held.identities()) {
             tracing::warn!(event = "stores_not_forgotten", error = %error);
@@ -66,9 +66,10 @@ impl Ground {
 }
 
 impl Member {
-    /// Gives up the store of a partition that could not be opened, and has an empty one serve in its
-    /// place; where other nodes have replicas, it is repaired from them. A store that is open and waits
-    /// for its repair serves its entries. Returns the new places of the store's files, which are kept.
+    /// Gives up the store of a partition that could not be opened, and replaces it with an empty
+    /// store. If other nodes have replicas, the empty store is repaired from them. An open store
+    /// that waits for its repair serves its entries from now on. Returns the new places of the
+    /// store's files, which are kept.
     ///
     /// # Errors
     /// [`AcceptError::NotRefused`] for a store that is open and lacks nothing, or is being opened.

@@ -10,8 +10,8 @@ use kvorum_handoff::{AgreedCluster, Agreeing, Changing};
 pub(crate) struct AgreedLog(pub(crate) ReplicatedState);
 
 impl AgreedCluster for AgreedLog {
-    /// Entries are durable before they are agreed, and that they are agreed is noted before they are
-    /// applied: a crash takes back nothing that was shown.
+    /// Entries are durable before they are agreed, and are marked as agreed before they are
+    /// applied: a crash takes back no state that was returned here.
     fn current(&self) -> Arc<ClusterState> {
         self.0.current()
     }
@@ -24,7 +24,7 @@ impl AgreedCluster for AgreedLog {
     fn changed(&self, version: u64) -> Changing {
         let mut versions = self.0.versions();
         Box::pin(async move {
-            // Ends with the node as well.
+            // The wait also ends when the node stops.
             let _changed_or_gone = versions.until(|known| *known > version).await;
         })
     }

@@ -1,8 +1,8 @@
 //! The membership card: this node's identity, its cluster, and the log that it follows.
 //!
-//! A node that joins a cluster takes up another log in another directory; the card makes the change in
-//! one atomic step. A card that cannot be read never leads to a new identity: that would be a new node
-//! over another one's data.
+//! A node that joins a cluster takes up another log in another directory; the card makes the change
+//! in one atomic step. A card that cannot be read never leads to a new identity: a new node would
+//! then use another node's data.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -20,17 +20,17 @@ use crate::store_list::nodes_of_records;
 
 /// Prefix of the name of a log's directory, before the log's number.
 pub(crate) const LOG_DIRECTORY: &str = "log-";
-/// Parts of the name of the second mark, before and behind the log's number.
+/// Parts of the name of the second mark, before and after the log's number.
 pub(crate) const SECOND_MARK: &str = "agreed_log-";
 pub(crate) const SECOND_MARK_END: &str = ".end";
-/// The number of the log of a cluster of one, which a node founds.
+/// The number of the log that a node founds, as a cluster of one.
 pub(crate) const FIRST_LOG: u64 = 1;
 
 /// The stage of a node's agreed log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// The node is making its own log, of a new cluster or of one that it recovers; files of an earlier
-    /// attempt are made again.
+    /// The node is creating its own log, for a new cluster or a cluster that it recovers. Files of
+    /// an earlier attempt are created again.
     Founding,
     /// The node founded its own log.
     Founded,
@@ -108,9 +108,9 @@ impl CardFile {
         }
     }
 
-    /// Settles two copies of two nodes, for which the higher sequence decides nothing: puts the card of
-    /// this node in place of the other one. The logs that the cards name decide which one is right, or else
-    /// the record of stores.
+    /// Settles a conflict between cards of two nodes: the card of this node replaces the other one.
+    /// The logs that the cards name decide which card is right, or else the record of stores. The
+    /// higher sequence does not count.
     fn settle_two_nodes(&self, unread: impl Fn(DiskError) -> OpenError) -> Result<(), OpenError> {
         let contents = self.file.contents(&*self.disk).map_err(&unread)?;
         let [Some(first), Some(second)] = contents else {

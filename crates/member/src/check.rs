@@ -1,5 +1,5 @@
-//! A check of a member's small files without opening them: each has to be there, belong to this node, and be
-//! no older than the others.
+//! A check of a member's small files that changes nothing: each has to exist, belong to this node,
+//! and be no older than the others.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use kvorum_vnode::LEASES_NAME;
 use crate::card::{Card, CardFile, SECOND_MARK, SECOND_MARK_END, Stage, recovered_file};
 use crate::{generation, store_list};
 
-/// Files in the directory of the agreed state that only a started node writes.
+/// Files in the directory of the agreed state that a node writes once it has started.
 const RING_REMNANTS: [&str; 7] = [
     "stores",
     "stores.copy",
@@ -67,7 +67,7 @@ pub fn check_ring(disk: &dyn Disk, ring: &Path, data: &Path, is_backup: bool) ->
         findings.push((stores, what));
     }
     if card.stage == Stage::Founding {
-        // The next start begins it again.
+        // The next start begins the log again.
         return findings;
     }
     let log = CardFile::log_directory_in(ring, card.log);
@@ -87,7 +87,7 @@ pub fn check_ring(disk: &dyn Disk, ring: &Path, data: &Path, is_backup: bool) ->
     findings
 }
 
-/// A file that only a started node leaves.
+/// A file that only a node that has been started leaves.
 pub(crate) fn remnant(disk: &dyn Disk, ring: &Path, data: &Path) -> Option<PathBuf> {
     let of_ring = RING_REMNANTS.iter().map(|name| ring.join(name));
     let of_data = std::iter::once(data.join(LEASES_NAME));

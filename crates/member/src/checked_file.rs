@@ -4,8 +4,8 @@
 //! must not fall back to earlier content because the newest copy was damaged. The second copy serves
 //! when the first cannot be read.
 //!
-//! The file of a node begins its body with the node (`of NODE`), so that a copy of another node's file
-//! counts as damaged at any sequence. Files of earlier versions lack the line.
+//! The body of a node's file begins with the node (`of NODE`), so that a copy of another node's
+//! file counts as damaged at any sequence. Files of earlier versions lack the line.
 
 use std::path::{Path, PathBuf};
 
@@ -13,8 +13,8 @@ use kvorum_cluster::checked_text::{decode, encode};
 use kvorum_disk::{Disk, DiskError, ErrorKind, read_file, replace_file};
 use kvorum_ring::NodeId;
 
-/// More than any of these files needs: a line for each partition of the largest ring, or a whole state of
-/// a cluster with many buckets.
+/// Larger than any of these files: one has a line for each partition of the largest ring, one the
+/// whole state of a cluster with many buckets.
 const FILE_BYTES_MAX: u64 = 256 << 20;
 /// First word of the body of a node's file.
 pub(crate) const OWNER_WORD: &str = "of ";
@@ -73,8 +73,8 @@ impl CheckedFile {
     /// Reads the files; mends the file that does not have the newest content, if it can.
     ///
     /// # Errors
-    /// If reading fails. Where a device does not give one of the files, the other one serves. If
-    /// neither can be read, that is an error, and not damage: the next attempt may succeed.
+    /// If reading fails. If the device cannot read one of the files, the other one serves. If it
+    /// can read neither, the files do not count as damaged: the next attempt may succeed.
     pub(crate) fn load(&self, disk: &dyn Disk) -> Result<Found, DiskError> {
         self.load_own(disk, |_| true)
     }
@@ -91,7 +91,7 @@ impl CheckedFile {
     /// The newest intact body that satisfies `is_own`. Repairs nothing.
     ///
     /// # Errors
-    /// Those of [`CheckedFile::bodies`].
+    /// The errors of [`CheckedFile::bodies`].
     pub(crate) fn newest_own(
         &self,
         disk: &dyn Disk,
@@ -105,7 +105,7 @@ impl CheckedFile {
     /// Like [`CheckedFile::load`], but only a body that satisfies `is_own` counts.
     ///
     /// # Errors
-    /// Those of [`CheckedFile::load`].
+    /// The errors of [`CheckedFile::load`].
     pub(crate) fn load_own(
         &self,
         disk: &dyn Disk,
@@ -140,7 +140,8 @@ impl CheckedFile {
         })
     }
 
-    /// Writes both files. After a failure, the newest readable copy may have this content or the former one.
+    /// Writes both files. After a failure, the newest readable copy may have the new content or the
+    /// former one.
     pub(crate) fn store(
         &self,
         disk: &dyn Disk,
@@ -158,7 +159,7 @@ impl CheckedFile {
         Ok(files.map(|file| self.decoded(&file?)))
     }
 
-    /// Defects of either file, for a check that changes nothing.
+    /// Defects of both files, for a check that changes nothing.
     pub(crate) fn findings(&self, disk: &dyn Disk) -> Vec<(PathBuf, String)> {
         let Ok((files, _)) = self.read(disk) else {
             return Vec::new();

@@ -1,7 +1,8 @@
 //! Changes of the cluster as events of the log: joins, commits, departures.
 //!
-//! Every member logs the changes that it learns of, so that the log of any node has the cluster's history.
-//! [`changes`] compares two states, purely; several changes may have arrived together.
+//! Every member logs the changes that it receives, so that the log of any node has the cluster's
+//! history. [`changes`] is a pure comparison of two states; several changes may have arrived
+//! together.
 
 use kvorum_claimant::ReplicatedState;
 use kvorum_cluster::{AgreedState as _, ClusterState, MemberStatus};
@@ -14,7 +15,7 @@ use crate::unknown_state::is_unknown;
 /// One change of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// A member came or went, or its status changed.
+    /// A member was added or removed, or its status changed.
     Member {
         event: &'static str,
         node: NodeId,
@@ -38,7 +39,8 @@ pub(crate) enum Change {
     PlanCarriedOut,
     /// The number of replicas is growing, or has grown.
     Replicas { event: &'static str, to: u16 },
-    /// The defaults of buckets without a type have changed; the properties that differ are named.
+    /// The defaults of buckets without a type have changed; `changed` names the properties that
+    /// differ.
     BucketDefaults { changed: Vec<String> },
     /// A removal of a bucket type began, was cancelled, or ended.
     BucketType { event: &'static str, name: String },

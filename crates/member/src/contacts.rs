@@ -75,7 +75,7 @@ impl Directory for Contacts {
         if self.is_still_member(caller.node) {
             return Admission::Member;
         }
-        // Or not known here yet: it tries again.
+        // Or the caller is not yet a member in this node's state: it tries again.
         Admission::Refused(Refusal::Removed)
     }
 

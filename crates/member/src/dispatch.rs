@@ -27,7 +27,7 @@ impl PeerService for Dispatch {
             return self.doorkeeper.answer(caller, message);
         }
         if !caller.is_member {
-            // A caller from outside the cluster may ask to join, and nothing else.
+            // A caller from outside the cluster may only ask to join.
             return Served::Now(Message::default());
         }
         if Agreement::serves(&message) {

@@ -15,19 +15,19 @@ use serde::{Deserialize, Serialize};
 /// The first byte of every message of this service.
 pub(crate) const SERVICE: u8 = b'J';
 
-/// Time for the log to drop a member that was removed, before it comes back.
+/// Time for the log to drop a removed member before the member is added again.
 const LET_GO_WAIT: Duration = Duration::from_secs(10);
-/// The time between looks at the log meanwhile.
+/// The time between two looks at the log during this wait.
 const LOOK_PERIOD: Duration = Duration::from_millis(20);
 
 /// A node's request to join, with its introduction.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Knock {
-    /// The name by which the operator called the member; none when only its address was given.
+    /// The name that the operator gave for the member; `None` if only its address was given.
     pub(crate) looks_for: Option<String>,
     pub(crate) name: String,
     pub(crate) addresses: BTreeMap<String, String>,
-    /// Set by a remaining member that is to follow the one that has recovered the cluster.
+    /// Set by a remaining member that was ordered to follow the member that recovered the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) follows: Option<Follows>,
 }
@@ -62,9 +62,9 @@ pub(crate) enum Answer {
     Welcome { cluster: String, name: String },
     /// The node expected another name.
     OtherName { name: String },
-    /// It is not, in words for its operator.
+    /// The request was refused; the reason is for the operator.
     Refused { reason: String },
-    /// It was a member of this cluster, and a later state has removed it.
+    /// The node was a member of this cluster, and a later state has removed it.
     Removed { cluster: String },
 }
 
@@ -119,7 +119,7 @@ async fn let_in(
         };
     }
     if let Some(known) = current.member(caller.node) {
-        // It did not receive the first answer.
+        // The caller did not receive the first answer.
         return if known.name == knock.name {
             Answer::Welcome { cluster, name }
         } else {
@@ -150,8 +150,8 @@ async fn let_in(
     }
 }
 
-/// Waits until the log does not count a node. The leader would expect it to have its earlier log, and
-/// it comes with an empty one.
+/// Waits until the log does not count a node. The leader would expect the node to have its earlier
+/// log, but the node's log is empty.
 async fn has_let_go(runtime: &Runtime, state: &ReplicatedState, node: NodeId) -> bool {
     let is_counted = || {
         let status = state.agreement().status();
@@ -164,7 +164,7 @@ async fn has_let_go(runtime: &Runtime, state: &ReplicatedState, node: NodeId) ->
     !is_counted()
 }
 
-/// Answers if a former member was removed since.
+/// Tells a former member whether it has been removed.
 fn answer_inquiry(current: &ClusterState, node: NodeId, inquiry: &Inquiry) -> Answer {
     if current.member(node).is_none() && current.version() > inquiry.member_at {
         let cluster = current.id().to_string();
@@ -175,7 +175,8 @@ fn answer_inquiry(current: &ClusterState, node: NodeId, inquiry: &Inquiry) -> An
     }
 }
 
-/// The reason why a remaining member cannot follow: none of its agreed entries may be undone.
+/// The reason why a remaining member cannot follow, if there is one. None of its agreed entries may
+/// be undone.
 fn not_followed(current: &ClusterState, node: NodeId, follows: &Follows) -> Option<String> {
     if current.member(node).is_none() {
         return Some("this node is no member of the recovered cluster".into());

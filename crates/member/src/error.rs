@@ -1,4 +1,4 @@
-//! The reasons why a member cannot be opened, or cannot join, by what its operator can do.
+//! The reasons why a member cannot be opened, or cannot join, grouped by what its operator can do.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -24,8 +24,8 @@ pub enum OpenError {
         /// The card.
         file: PathBuf,
     },
-    /// The card or its copy could not be read, and may be intact. Give the right to read it, or see to
-    /// the device, and start again.
+    /// The card or its copy could not be read, and may be intact. Grant the right to read it, or
+    /// repair the device, and start again.
     #[error("{error}; {}", until_read(file, error))]
     CardUnread {
         /// The card.
@@ -33,7 +33,7 @@ pub enum OpenError {
         /// The reason.
         error: DiskError,
     },
-    /// The first state of a recovered cluster is missing, or not as written. Restore it from a backup.
+    /// The first state of a recovered cluster is missing or damaged. Restore it from a backup.
     #[error(
         "this node was asked to recover its cluster, and neither {} nor its copy holds the state to begin \
          with; restore one of them from a backup, a new cluster is not started over existing data",
@@ -43,8 +43,8 @@ pub enum OpenError {
         /// The file of the state.
         file: PathBuf,
     },
-    /// The card and its copy are whole and belong to two nodes, and no log decides between them. Restore the
-    /// right one.
+    /// The card and its copy are intact and belong to two nodes, and no log shows which one is
+    /// right. Restore the right one.
     #[error(
         "{} is the card of node {first} and its copy that of node {second}: remove the one that is not of \
          this node, or restore both from a backup", file.display()
@@ -69,10 +69,10 @@ pub enum OpenError {
     RingGone {
         /// The directory that lacks card and log.
         directory: PathBuf,
-        /// The file that shows it.
+        /// The remnant.
         remnant: PathBuf,
     },
-    /// The log belongs to another cluster than the card. Restore the wrong one.
+    /// The log belongs to another cluster than the card. Restore whichever is wrong.
     #[error(
         "the log in {} is of cluster {got}, and by its card this node belongs to cluster {expected}; restore \
          both from the same backup", directory.display()
@@ -94,7 +94,7 @@ pub enum OpenError {
         /// The directory of both.
         directory: PathBuf,
     },
-    /// The state of an earlier version cannot be taken over.
+    /// The state of an earlier version cannot be imported.
     #[error(transparent)]
     Earlier(#[from] kvorum_cluster::OpenError),
     /// The log cannot be opened.
@@ -109,8 +109,8 @@ pub enum OpenError {
     /// The node could not commit a command to its own log.
     #[error("{}", .0.in_full())]
     NotAgreed(#[from] ProposeError),
-    /// The stores of another engine have data that no other node has. Use that engine, or another
-    /// directory.
+    /// The stores of another engine contain data that no other node has. Use that engine, or
+    /// another directory.
     #[error(
         "the partitions here are stored by {before}, no other node has them, and with another \
          storage_backend nothing of it would be found; set storage_backend = {before}, or use another \
@@ -133,13 +133,13 @@ pub enum OpenError {
         directory: PathBuf,
         /// Their number.
         stores: usize,
-        /// The file by which their loss is accepted.
+        /// The file whose presence accepts their loss.
         accepting: PathBuf,
     },
     /// The stores cannot be opened.
     #[error("{0}")]
     Stores(StoreError),
-    /// The disk refuses.
+    /// A disk operation failed.
     #[error(transparent)]
     Disk(#[from] DiskError),
 }
@@ -164,10 +164,10 @@ fn until_read(file: &Path, error: &DiskError) -> String {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JoinError {
-    /// It is in a cluster with other nodes already.
+    /// The node is already in a cluster with other nodes.
     #[error("not_single_node: this node is already a member of a cluster")]
     NotSingleNode,
-    /// It was asked to join itself.
+    /// The node was asked to join itself.
     #[error("self_join: this node cannot join itself")]
     SelfJoin,
     /// Some of its stores are not open, and may not be empty.
@@ -181,7 +181,7 @@ pub enum JoinError {
         /// Number of stores that could not be opened.
         failed: usize,
     },
-    /// It holds objects, which joining would lose.
+    /// The node holds objects, which joining would lose.
     #[error(
         "not_empty: this node holds objects, which joining would lose (stores with some: {partitions}); \
          only an empty node joins, move them with a client or start over in an empty data directory"
@@ -190,10 +190,10 @@ pub enum JoinError {
         /// Number of its stores that are not empty.
         partitions: usize,
     },
-    /// It holds hints for others.
+    /// The node holds hints for other nodes.
     #[error("not_empty: this node keeps hints for other nodes")]
     HoldsHints,
-    /// No node answers there.
+    /// No node answers at the address.
     #[error("not_reachable: {address} does not answer as a member would: {}", .error.without_node())]
     NotReachable {
         /// The address.
@@ -201,7 +201,7 @@ pub enum JoinError {
         /// The reason.
         error: PeerError,
     },
-    /// Another node answers there.
+    /// Another node answers at the address.
     #[error("the node at {address} is called {got}, not {expected}")]
     OtherName {
         /// The address.
@@ -211,28 +211,28 @@ pub enum JoinError {
         /// The name of the node that answered.
         got: String,
     },
-    /// The cluster refuses it.
+    /// The cluster refuses the node.
     #[error("{reason}")]
     Refused {
-        /// In the words of the member that was asked.
+        /// The reason, as the asked member states it.
         reason: String,
     },
-    /// It is a member now, and has no answer from the cluster yet. It keeps trying.
+    /// The node is a member now, and has no state from the cluster yet. It keeps trying.
     #[error(
         "the cluster has taken this node in, but has not sent its state yet; see that its members can \
          reach {address}"
     )]
     NoWordYet {
-        /// The address at which they look for this node.
+        /// The address at which the members call this node.
         address: SocketAddr,
     },
-    /// The log of the cluster could not be begun here. Start the node again.
+    /// The log of the cluster could not be created here. Start the node again.
     #[error("{detail}; start this node again")]
     Log {
         /// The failure.
         detail: String,
     },
-    /// A store could not be looked into.
+    /// A store could not be inspected.
     #[error("{detail}")]
     Storage {
         /// The failure.

@@ -4,8 +4,8 @@
 //!
 //! - An earlier run left both.
 //! - The node is new, and founds a cluster of one.
-//! - An earlier version left the state of a single node in a file. The state becomes the first entry
-//!   of the log, and the file stays as it is.
+//! - An earlier version left the state of a single node in a file. The state becomes the first
+//!   entry of the log, and the file is kept.
 //! - An operator recovers a cluster on this node. The recovered state becomes the first entry of a
 //!   new log.
 
@@ -31,7 +31,7 @@ use crate::recovered_state;
 use crate::settings::MemberSettings;
 use crate::unknown_state::unknown_state;
 
-/// The identity of a node before its log is open.
+/// The identity of a node whose log is not open yet.
 pub(crate) struct Founded {
     pub(crate) card: Card,
     /// The first entry of the log, if the log has to be created.
@@ -99,7 +99,8 @@ fn has_log(disk: &dyn Disk, directory: &Path) -> Result<bool, OpenError> {
     Ok(entries.iter().any(|it| it.name.starts_with(LOG_DIRECTORY)))
 }
 
-/// Refuses to found a new node where an earlier one left remnants, but no card, no log and no agreed state.
+/// Refuses to found a new node where an earlier node left remnants without a card, a log or an
+/// agreed state.
 fn refuse_remnants(
     disk: &dyn Disk,
     cards: &CardFile,
@@ -115,7 +116,7 @@ fn refuse_remnants(
     }
 }
 
-/// Begins a log with `first`, and removes files that an uncompleted attempt has left of it.
+/// Begins a log with `first`, after removing files of an uncompleted attempt.
 fn begin(
     disk: &Arc<dyn Disk>,
     cards: &CardFile,
@@ -152,7 +153,7 @@ fn first_state(cluster: ClusterId, node: NodeId, settings: &MemberSettings) -> C
     ClusterState::found(cluster, &settings.cluster_name, node, member, ring)
 }
 
-/// The parts by which a node makes its connections and opens its log.
+/// The parts with which a node makes its connections and opens its log.
 pub(crate) struct Opening<'a> {
     pub(crate) runtime: &'a Runtime,
     pub(crate) disk: &'a Arc<dyn Disk>,
@@ -181,7 +182,7 @@ impl Opening<'_> {
         (contacts, peers)
     }
 
-    /// Opens or begins the log, and brings the state to the last one in it.
+    /// Opens or begins the log, and brings the state up to date with it.
     pub(crate) async fn log(
         &self,
         founded: Founded,
@@ -268,7 +269,7 @@ pub(crate) fn introduction(
     let mut member = known.clone();
     member.name.clone_from(&settings.name);
     if member.status == MemberStatus::Down {
-        // The node was marked as down while it could not be reached, and it is back.
+        // The node was marked as down while it could not be reached; now it is back.
         member.status = MemberStatus::Valid;
     }
     // A start without listeners (an import) keeps the addresses that the other nodes have.

@@ -1,9 +1,9 @@
 //! The generation of this run of the node: higher than that of every run before.
 //!
-//! Other nodes accept only the statements of a node's highest generation. The wall clock would suffice if
-//! it were never set back. A node that came back with a lower generation would count as down for as long
-//! as the others remember the higher one. So the last generation is stored. If the disk is full, the node
-//! starts without that, by the clock alone, since serving reads is worth more.
+//! Other nodes accept only the statements of a node's highest generation. The wall clock would
+//! suffice if it were never set back. A restarted node with a lower generation would count as down
+//! for as long as the others keep the higher one. So the last generation is stored. If the disk is
+//! full, the node starts with a generation that is not stored: serving reads is worth more.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -27,8 +27,8 @@ pub(crate) fn file(directory: &Path, node: NodeId) -> CheckedFile {
     CheckedFile::new(directory, NAME, title).of(node)
 }
 
-/// The generation of this run. It is stored before any other node receives it, if there is room.
-/// An unreadable generation counts as older than the clock.
+/// The generation of this run. If there is room, it is stored before any other node receives it. An
+/// unreadable generation counts as older than the clock.
 pub(crate) fn begin(
     disk: &Arc<dyn Disk>,
     directory: &Path,
@@ -88,7 +88,7 @@ mod tests {
         assert_eq!(at(&disk, 9_000_000), 9_000_000);
     }
 
-    /// A node did not come up on a full disk.
+    /// Regression: a node did not start on a full disk.
     #[test]
     fn without_room_a_run_begins_by_what_was_kept_and_the_clock_and_other_failures_end_it() {
         let memory = MemoryDisk::new();

@@ -1,10 +1,10 @@
 //! The health of a node: its ability to serve and its hindrances, for load balancers, orchestrators and
 //! operators.
 //!
-//! [`Health`] is the state at one moment, as plain values; [`Health::findings`] judges it, purely. A
-//! blocking finding means that requests should go to another node; any other one deserves an operator's
-//! attention, while the node serves the rest. Findings contain no path of the server, since clients may read
-//! them.
+//! [`Health`] is the state at one moment, as plain values; [`Health::findings`] judges it, purely.
+//! A blocking finding means that requests should go to another node; any other finding deserves an
+//! operator's attention, while the node serves the rest. Findings contain no path of the server,
+//! since clients may read them.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -30,20 +30,20 @@ const PARTITIONS_NAMED: usize = 8;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Membership {
-    /// It has joined a cluster whose state has not arrived yet.
+    /// The node has joined a cluster whose state has not arrived yet.
     Unknown,
-    /// It has left its cluster or was replaced, or its join was cleared.
+    /// The node has left its cluster or was replaced, or its join was cleared.
     Removed,
-    /// It has joined, and owns nothing until a plan is committed.
+    /// The node has joined, and owns nothing until a plan is committed.
     Joining,
     /// A full member.
     #[default]
     Valid,
-    /// It hands over its partitions.
+    /// The node hands over its partitions.
     Leaving,
-    /// It has handed over its partitions and waits for its removal.
+    /// The node has handed over its partitions and waits for its removal.
     Exiting,
-    /// The others count it as down.
+    /// The other members count the node as down.
     Down,
 }
 
@@ -81,7 +81,7 @@ impl Membership {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Health {
-    /// Its place in its cluster.
+    /// The node's place in its cluster.
     pub membership: Membership,
     /// Vnodes that serve.
     pub open: usize,
@@ -94,7 +94,7 @@ pub struct Health {
     pub incomplete: Vec<u16>,
     /// Serving vnodes that take no writes.
     pub unwritable: usize,
-    /// The reason for it.
+    /// The reason why they take no writes.
     pub refusal: Option<Refusal>,
     /// The numbers of the partitions of the whole ring whose keys have no readable replica now.
     pub unserved: Vec<u16>,
@@ -110,7 +110,7 @@ pub struct Health {
 /// One problem of the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// One word for programs.
+    /// A code for programs, in one word.
     pub code: &'static str,
     /// True when requests should go to another node.
     pub is_blocking: bool,
@@ -274,7 +274,7 @@ impl HealthWatch {
         let incomplete = vnodes.iter().filter(is_lacking);
         let (unwritable, refusal) = self.writable(&vnodes);
         let membership = Membership::of(&state, self.node, is_removed);
-        // A ring without this node has no meaning for it.
+        // The partitions of a ring without this node say nothing about its health.
         let is_member = !matches!(membership, Membership::Unknown | Membership::Removed);
         let is_up = |node| self.liveness.is_up(node);
         let (unserved, out_of_reach) = match is_member {
@@ -355,7 +355,7 @@ fn failed(vnodes: &VnodeTable) -> Vec<u16> {
     failed.map(|(partition, _)| partition.number()).collect()
 }
 
-/// The form of a verb that goes with a number.
+/// The form of a verb that agrees with a number.
 fn agreeing(count: usize, one: &'static str, many: &'static str) -> &'static str {
     if count == 1 { one } else { many }
 }

@@ -1,11 +1,11 @@
-//! The times at which a node's hints are looked through: when another node comes up, at intervals, and
-//! soon again while some stay that could go.
+//! The times at which a node tries to hand over its hints: when another node comes up, at
+//! intervals, and sooner while hints stay that could go.
 //!
-//! A node that has come up may not have its stores open yet, and a connection may break without any
-//! node being taken to be down. A node that restarts may be back before the next look, and a request
-//! planned while it was away may leave its hint when all others have gone. So the first hints after
-//! there were none are tried at once. A hint that waits for long is more than a delay: if its replicas
-//! are lost meanwhile, it holds an old object.
+//! A node that has come up may not have its stores open yet, and a connection may break while no
+//! node counts as down. A node that restarts may be back before the next look. A request that was
+//! planned during the restart may then leave a hint after all other hints have gone. So the first
+//! hints after a time without hints are tried at once. A hint that waits for long is a danger: if
+//! its replicas are lost meanwhile, it brings back an old object.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use kvorum_runtime::Moment;
 /// Time between two looks at the nodes that are up.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
 
-/// Decides when hints are looked through next.
+/// Decides when hints are tried next.
 #[derive(Debug)]
 pub(crate) struct HintPace {
-    /// Hints are looked through at least this often.
+    /// Hints are tried at least this often.
     period: Duration,
     pause: Duration,
     passed_at: Moment,
@@ -29,7 +29,7 @@ pub(crate) struct HintPace {
 }
 
 impl HintPace {
-    /// Hints are due when another node comes up or goes down, when some come after there were none, or
+    /// Hints are due when another node comes up or goes down, when the first hints are stored, or
     /// after `period`.
     pub(crate) fn new(period: Duration, up: Arc<BTreeSet<NodeId>>, now: Moment) -> Self {
         Self {
@@ -45,7 +45,7 @@ impl HintPace {
         LOOK_PERIOD.min(self.period)
     }
 
-    /// True if hints are to be looked through, which then counts as done.
+    /// True if hints are due; they then count as tried.
     pub(crate) fn is_due(&mut self, up: Arc<BTreeSet<NodeId>>, now: Moment) -> bool {
         let has_changed = self.up != up;
         if has_changed {
@@ -59,11 +59,11 @@ impl HintPace {
         true
     }
 
-    /// Takes in how it went: where some stayed and none went, every further attempt comes later.
+    /// Records the outcome of an attempt: while no hint can be handed over, the pause doubles.
     pub(crate) fn passed(&mut self, outcome: HandedOff, now: Moment) {
         self.passed_at = now;
         self.pause = match outcome {
-            // There were some, and none could be read.
+            // There were hints, and none could be read.
             HandedOff { handed: 0, kept: 0 } => self.period,
             HandedOff { handed: 0, .. } => self.pause.saturating_mul(2).min(self.period),
             HandedOff { .. } => self.look_period(),
@@ -130,8 +130,8 @@ mod tests {
         assert_eq!(passes(&mut pace(), 3, some, 4), [1, 2, 3, 4]);
     }
 
-    /// A node was restarted within half a second, between two looks: its hints waited for half a
-    /// minute, since no node had been seen to come up.
+    /// Regression: a node was restarted within half a second, between two looks. Its hints waited
+    /// for half a minute, since no node appeared to come up.
     #[test]
     fn what_comes_when_all_have_gone_is_tried_soon() {
         let mut pace = pace();

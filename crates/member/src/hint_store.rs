@@ -17,7 +17,7 @@ use kvorum_vnode::{LeaseTable, NoteFiles, Vnode, VnodeSettings};
 use crate::catching_up::{self, CatchingUp};
 use crate::error::OpenError;
 
-/// Pause before watermarks that the node waits for are learned again.
+/// Pause before the next attempt to learn the watermarks that the node waits for.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// Reads a table of leases, and logs a failure to read it.
@@ -40,8 +40,8 @@ pub(crate) fn open_leases(
     Ok(Arc::new(leases))
 }
 
-/// The hints on their store. They refuse requests planned by an older ring than that of `cluster`. Their
-/// vnode's partition names nothing: no other vnode is in their table of leases.
+/// The hints on their store. They refuse requests planned by an older ring than that of `cluster`.
+/// The partition of their vnode has no meaning: no other vnode uses their table of leases.
 pub(crate) fn open_hints(
     store: Arc<dyn Backend>,
     leases: &Arc<LeaseTable>,
@@ -73,8 +73,8 @@ fn learn_watermarks(hints: &VnodeHints, state: &ClusterState) -> Result<(), Open
     Ok(())
 }
 
-/// Lets the store of hints learn each watermark, for as long as it is polled. What was agreed before the
-/// start comes first: then the node serves.
+/// Lets the store of hints learn each watermark, for as long as it is polled. Watermarks that were
+/// agreed before the start come first; the node serves after them.
 pub(crate) async fn keep_learning(
     runtime: Runtime,
     hints: Arc<VnodeHints>,
@@ -92,7 +92,7 @@ pub(crate) async fn keep_learning(
     let mut versions = state.versions();
     loop {
         versions.see();
-        // A store that has not learned a watermark confirms no round, and tombstones stay.
+        // A store that lacks a watermark confirms no round, and tombstones stay.
         learn_present(&runtime, &hints, &state).await;
         if versions.changed().await.is_err() {
             return;
@@ -100,7 +100,7 @@ pub(crate) async fn keep_learning(
     }
 }
 
-/// Lets the store of hints learn the watermarks of this moment; false when it could not.
+/// Lets the store of hints learn the present watermarks; false when that failed.
 async fn learn_present(
     runtime: &Runtime,
     hints: &Arc<VnodeHints>,

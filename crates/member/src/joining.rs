@@ -1,13 +1,14 @@
 //! Becoming a member of a cluster: the side that asks.
 //!
-//! Only an empty node joins. It takes its vnodes away from requests, checks that they are empty, and asks a
-//! member. The member proposes the node as a member that joins and owns nothing yet. Then the node changes
-//! its card: from there on it follows the cluster's log, and its own is gone. A crash before the card changes
-//! leaves a node of its own that the cluster expects; it is let in again when it asks again.
+//! Only an empty node joins. It takes its vnodes away from requests, checks that they are empty,
+//! and asks a member. The member proposes the node as a member that joins and owns nothing yet.
+//! Then the node changes its card: from then on it follows the cluster's log instead of its own. A
+//! crash before the card changes leaves a lone node that the cluster expects; the cluster admits it
+//! when it asks again.
 //!
-//! A node that has left a cluster, or whose join was taken back, joins like a new one. It may not have
-//! been notified: so it asks, and goes by members with a later state than its own, in which it has no
-//! part. A member with an older state may not have its join yet.
+//! A node that has left a cluster, or whose join was cleared, joins like a new one. It may not have
+//! been notified of its removal, so it asks the members. Only members with a later state than its
+//! own count: an older state may lack its join.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -32,9 +33,9 @@ use crate::store_list::StoreList;
 use crate::unknown_state::{NO_NODE, is_unknown, unknown_state};
 use crate::vnode_table::Readiness;
 
-/// Time for a member to have the joining agreed.
+/// Time for a member to get the join agreed.
 const ANSWER_WAIT: Duration = Duration::from_secs(20);
-/// Time for a member to answer if this node was removed.
+/// Time for a member to answer whether this node was removed.
 const INQUIRY_WAIT: Duration = Duration::from_secs(5);
 /// Time for the cluster to send its state.
 const STATE_WAIT: Duration = Duration::from_secs(30);
@@ -43,7 +44,7 @@ const STATE_LOOK_PERIOD: Duration = Duration::from_millis(20);
 /// A node that has joined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Joined {
-    /// The member that let it in.
+    /// The member that admitted it.
     pub by: String,
 }
 
@@ -54,12 +55,12 @@ fn unreadable(address: SocketAddr, detail: &dyn std::fmt::Display) -> JoinError 
 }
 
 impl Member {
-    /// Joins the cluster of the node at `address`, called `name` if the operator gives one: this node
-    /// is then a member that joins, and owns nothing before a plan is committed.
+    /// Joins the cluster of the node at `address`, which must be called `name` if the operator
+    /// gives one. This node is then a joining member, and owns nothing before a plan is committed.
     ///
     /// # Errors
-    /// No error loses anything: the node stays as it was, except after [`JoinError::NoWordYet`] and
-    /// [`JoinError::Log`], when it is a member already.
+    /// No error loses data. The node stays as it was, except that after [`JoinError::NoWordYet`]
+    /// and [`JoinError::Log`] it is a member already.
     pub async fn join(&self, address: SocketAddr, name: Option<&str>) -> Result<Joined, JoinError> {
         let own = self.peer_address();
         if own == Some(address) || name == Some(&self.settings.name) {
@@ -68,7 +69,7 @@ impl Member {
         // A store that is not open may not be empty.
         let opened = self.vnodes.until_opened();
         let _opened_or_not = self.runtime.timeout(ANSWER_WAIT, opened).await;
-        // Held to the end: meanwhile no vnode comes or goes.
+        // Held to the end: no vnode is added or removed meanwhile.
         let mut held = self.follower.written.lock().await;
         if self.has_others() && !self.was_removed().await {
             return Err(JoinError::NotSingleNode);
@@ -95,12 +96,12 @@ impl Member {
         }
     }
 
-    /// True for a member of a cluster that it did not found alone, by its own state.
+    /// True if this node's state has other members, or the node has joined a cluster.
     fn has_others(&self) -> bool {
         self.state.current().members().len() > 1 || self.card.load().stage == Stage::Joined
     }
 
-    /// True if this node is no longer a member, by its own state or by that of another member.
+    /// True if this node is no longer a member, in its own state or in that of another member.
     pub(crate) async fn was_removed(&self) -> bool {
         let state = self.state.current();
         if is_unknown(&state) {
@@ -155,7 +156,8 @@ impl Member {
         self.knock(address, name, None).await
     }
 
-    /// Asks the node at `address` to be let in; returns the cluster, and the name of the member.
+    /// Asks the node at `address` to admit this node; returns the cluster and the name of the asked
+    /// member.
     pub(crate) async fn knock(
         &self,
         address: SocketAddr,
@@ -230,7 +232,7 @@ impl Member {
         }
     }
 
-    /// Leaves its former log behind and follows that of the cluster.
+    /// Abandons this node's log and follows the cluster's.
     async fn follow_another(
         &self,
         cluster: ClusterId,
@@ -241,7 +243,7 @@ impl Member {
         let machine = Arc::new(ClusterMachine::new(self.state.shown().clone()));
         let (card, agreement) = self.open_next_log(cluster, machine.clone()).await?;
         self.cards.store(&card).map_err(JoinError::log)?;
-        // From here on this node is the cluster's.
+        // From here on this node belongs to the cluster.
         let unknown = unknown_state(cluster, self.node, &self.settings.name);
         self.state.shown().show(unknown);
         self.state.follow(agreement, machine);
@@ -254,8 +256,8 @@ impl Member {
         removed.map_err(JoinError::log)
     }
 
-    /// Opens the log of a cluster that takes this node in, beside the former one. The card that comes
-    /// with it counts from when it is stored.
+    /// Opens the log of a cluster that admits this node, beside the former log. The card that it
+    /// returns is valid once it is stored.
     pub(crate) async fn open_next_log(
         &self,
         cluster: ClusterId,
@@ -268,7 +270,7 @@ impl Member {
             log: self.card.load().log + 1,
         };
         let directory = self.cards.log_directory(card.log);
-        // It is left over from an attempt that was not completed.
+        // The directory is left over from an uncompleted attempt.
         if let Ok(Some(_)) = self.disk.info(&directory) {
             let removed = self.disk.remove_directory(&directory);
             removed.map_err(JoinError::log)?;

@@ -17,15 +17,15 @@ pub struct RecordedStores {
     pub size: RingSize,
     /// Their identities.
     pub stores: BTreeMap<Partition, StoreId>,
-    /// The record names its node: this version has run here.
+    /// The record names its node, as earlier versions did not.
     pub names_node: bool,
 }
 
-/// The stores in the record of a directory, without those that were never opened. For tools that inspect
-/// a stopped node: repairs nothing.
+/// The stores in the record of a directory, without stores that were never opened. For tools that
+/// inspect a stopped node; changes nothing.
 ///
 /// # Errors
-/// Those of the disk.
+/// Errors of the disk.
 pub fn known_stores(
     disk: &dyn Disk,
     directory: &Path,

@@ -11,9 +11,9 @@ use crate::vnode_table::VnodeTable;
 pub struct StoreMoves {
     /// The partition's number.
     pub partition: u16,
-    /// Those that are under way or wait, and the last one that ended.
+    /// Moves that are under way or waiting, and the last one that ended.
     pub moves: Vec<MoveView>,
-    /// The data to move is not known yet.
+    /// The store has not determined the data to move yet.
     pub is_looking: bool,
     /// The backend that has everything, against all properties.
     pub pinned: Option<String>,
@@ -57,7 +57,7 @@ impl MoveView {
         }
     }
 
-    /// As a store reports it. A phase of a later version counts as one that waits.
+    /// The move as a store reports it. A phase of a later version counts as waiting.
     pub fn status(&self) -> MoveStatus {
         let mut phases = MoveStatus::PHASES.into_iter();
         MoveStatus {
@@ -79,7 +79,7 @@ impl MoveView {
     }
 }
 
-/// Those of the stores that have several backends. Blocks.
+/// The moves of the stores that have several backends. Blocks.
 pub(crate) fn moves_of(vnodes: &VnodeTable) -> Vec<StoreMoves> {
     let mut stores = Vec::new();
     for vnode in vnodes.all() {

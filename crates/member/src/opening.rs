@@ -1,13 +1,13 @@
-//! Opens the vnodes that a node has when it starts, while those that are open already serve.
+//! Opens the vnodes of a node at its start, while vnodes that are open already serve.
 //!
-//! Stores are read several at a time. Logged writes of an earlier run are given to all stores that have been
-//! read meanwhile, in one pass over the log. A pass for each store would read the log as often as there are
-//! stores, and one pass for all would make every store wait for the slowest. A pass begins only while the
-//! earlier passes have taken at most a part of the time. So there are few if the log is long. The first pass
-//! waits until the node has caught up with the agreed log, where it has to.
+//! Stores are read several at a time. One pass over the log gives the logged writes of an earlier
+//! run to all stores that have been read by then. A pass for each store would read the log once for
+//! each store, and one pass for all would make every store wait for the slowest. After a pass, the
+//! next one waits for a multiple of the pass's duration, so a long log is read few times. If the
+//! node has to catch up with the agreed log, the first pass waits for that.
 //!
-//! A store that cannot be read or brought up to date keeps no other from serving: its vnode counts as
-//! failed, and the follower tries it again at intervals.
+//! A store that cannot be read or brought up to date does not keep other stores from serving: its
+//! vnode counts as failed, and the follower tries to open it again at intervals.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -32,12 +32,12 @@ use crate::vnode_table::Unopened;
 
 /// The pause after a pass over the log, as a multiple of the pass's duration.
 const PASS_REST: u32 = 3;
-/// A store that could not be opened is tried again after this long, then twice as long, up to
+/// The pause before a store that could not be opened is tried again. It doubles up to
 /// [`RETRY_PAUSE_MAX`].
 const RETRY_PAUSE_MIN: Duration = Duration::from_secs(5);
 const RETRY_PAUSE_MAX: Duration = Duration::from_secs(60);
 
-/// A store that was read, and does not serve yet.
+/// A store that was read and does not serve yet.
 pub(crate) type Read = (Partition, Arc<dyn Backend>);
 
 /// See the module's description.
@@ -46,7 +46,7 @@ pub(crate) struct Opener {
     ground: Ground,
     known: KnownStores,
     work: Mutex<Work>,
-    /// Something was read, or could not be.
+    /// A store was read, or could not be read.
     progress: Notify,
 }
 
@@ -60,16 +60,16 @@ struct Work {
 
 /// The next step for stores that were read.
 enum Pass {
-    /// These are to be brought up to date.
+    /// Bring these stores up to date.
     Of(Vec<Read>),
-    /// There is nothing yet, or it is too early by so much.
+    /// No store was read yet, or the next pass is early by this much.
     Wait(Option<Duration>),
-    /// Nothing will come any more.
+    /// No more stores will be read.
     Done,
 }
 
 impl Opener {
-    /// Will open these; the table expects them from here on.
+    /// An opener of these partitions; the table expects them from now on.
     pub(crate) fn new(
         follower: Arc<Follower>,
         known: KnownStores,
@@ -91,7 +91,7 @@ impl Opener {
         }
     }
 
-    /// Opens all of them, or stops when the table is closed.
+    /// Opens all partitions, or stops when the table is closed.
     pub(crate) async fn run(self: Arc<Self>) {
         let runtime = &self.ground.runtime;
         let (begun, vnodes) = (runtime.now(), self.work.lock().next.len());
@@ -150,7 +150,7 @@ impl Opener {
         Some(next)
     }
 
-    /// Brings the stores that were read up to date until all are.
+    /// Brings stores up to date as they are read, until all are.
     async fn admit_all(self: &Arc<Self>) {
         let runtime = &self.ground.runtime;
         let mut from = runtime.now();
@@ -195,7 +195,7 @@ impl Opener {
             let partitions: Vec<Partition> = batch.iter().map(|it| it.0).collect();
             let state = opener.follower.state.current();
             opener.ground.admit(&mut next, &state, batch);
-            // The ring may have moved on before this node could learn of it.
+            // The ring may have changed before the vnode was in the table.
             let state = opener.follower.state.current();
             for partition in partitions {
                 if let Some(vnode) = opener.ground.table.numbered(partition.number()) {
@@ -232,7 +232,8 @@ impl Ground {
     }
 
     /// Inspects the files of a partition's store. If they are not the recorded store and the other
-    /// replicas have its data, makes room for an empty one. Returns the identity to open it by. Blocks.
+    /// replicas have its data, makes room for an empty one. Returns the identity with which to open
+    /// it. Blocks.
     ///
     /// # Errors
     /// It is another store, and no other replica has the partition's data.
@@ -261,7 +262,7 @@ impl Ground {
         }
     }
 
-    /// Brings stores up to date and has their vnodes serve. Blocks.
+    /// Brings stores up to date and lets their vnodes serve. Blocks.
     pub(crate) fn admit(&self, held: &mut StoreList, state: &ClusterState, batch: Vec<Read>) {
         let (partitions, stores): (Vec<Partition>, Vec<_>) = batch.into_iter().unzip();
         let admitted = match guarded(|| self.stores.admit(&stores)) {
@@ -302,12 +303,12 @@ impl Ground {
         }
         for (store, lost_to) in losses {
             if let Err(error) = self.stores.note_loss(store, lost_to) {
-                // It is reported again at the next start.
+                // The loss is reported again at the next start.
                 tracing::warn!(event = "loss_not_noted", error = %error);
             }
         }
         for vnode in vnodes {
-            // One that comes when the node stops is left to the next run.
+            // A vnode that is opened while the node stops is left to the next run.
             let _served_or_dropped: Result<(), Arc<Vnode>> = self.table.opened(vnode);
         }
         if self.table.unopened().is_empty() {
@@ -363,7 +364,7 @@ impl Ground {
         }
     }
 
-    /// Tries again to open stores that failed before, if it is time; false when not all are open yet.
+    /// Tries again to open failed stores whose pause is over; false while stores are not open.
     /// Blocks.
     pub(crate) fn retry(
         &self,
@@ -396,7 +397,7 @@ impl Ground {
     }
 }
 
-/// The epoch of a partition by the ring of this moment, or by the record where that is not known.
+/// The epoch of a partition in the present ring, or in the record while the ring is not known.
 fn epoch_of(held: &StoreList, state: &ClusterState, partition: Partition) -> Epoch {
     let ring = state.ring();
     let recorded = held.since.get(&partition);

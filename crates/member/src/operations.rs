@@ -1,7 +1,8 @@
-//! Operators' questions to any node through another one: its transfers, its stores, repairs.
+//! Operators' questions to a node through another node: about its transfers, its stores, and
+//! repairs.
 //!
-//! A question is the service's byte and JSON, and so is its answer: a few a minute, by people and their
-//! scripts. Fields may be added; a node refuses in words an operation that it does not have.
+//! A question is the service's byte and JSON, and so is its answer: people and scripts send a few a
+//! minute. Fields may be added; a node refuses an operation that it does not have.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -30,32 +31,32 @@ use crate::vnode_table::VnodeTable;
 const SERVICE: u8 = b'O';
 /// Time for a node to answer.
 const ANSWER_WAIT: Duration = Duration::from_secs(5);
-/// The same where its stores are searched: there may be many tombstones before the first key.
+/// Time for an answer that needs a search of stores: many tombstones may come before the first key.
 const SEARCH_WAIT: Duration = Duration::from_secs(120);
 
 /// A request to a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Operation {
-    /// Its transfers, under way and waiting.
+    /// Lists its transfers, under way and waiting.
     Transfers,
-    /// The contents of its stores.
+    /// Lists the contents of its stores.
     Sizes,
-    /// Transfers that may go on at once in each direction.
+    /// Sets the number of transfers at once in each direction.
     LimitTransfers(usize),
-    /// Turns fetching on or off in each direction; `None` leaves it as it is.
+    /// Turns fetching on or off in each direction; `None` keeps the present state.
     SwitchTransfers {
         /// True if it fetches.
         inbound: Option<bool>,
-        /// True if others may fetch from it.
+        /// True if other nodes may fetch from it.
         outbound: Option<bool>,
     },
-    /// Makes a partition whole from its other replicas.
+    /// Repairs a partition from its other replicas.
     Repair {
         /// The partition's number.
         partition: u16,
     },
-    /// Makes all its partitions whole.
+    /// Repairs all its partitions.
     RepairNode,
     /// Its services.
     Services,
@@ -67,24 +68,24 @@ pub enum Operation {
     BackendMoves,
     /// The version of its agreed state.
     Version,
-    /// The version of its agreed state, and the answer if that has a node as a member.
+    /// Asks for the version of its agreed state, and whether a node is a member in it.
     Knows {
         /// The identity of the node that is asked about.
         node: String,
     },
-    /// Asks if it holds a key of a bucket type that is being removed.
+    /// Asks whether it holds a key of a bucket type that is being removed.
     HoldsType {
         /// The type's name.
         bucket_type: String,
         /// The version of the state at which the removal began.
         since: u64,
     },
-    /// Asks if it may be removed once it has handed over its partitions: it keeps nothing for other
-    /// nodes, and accepts nothing more.
+    /// Asks whether it may be removed after handing over its partitions. It must keep nothing for
+    /// other nodes, and then accepts nothing more.
     MayGo,
-    /// A question of a round, by which tombstones go.
+    /// A question of a round, which removes tombstones.
     Round(RoundQuestion),
-    /// Waits until all earlier requests of the asker on the same lane have ended.
+    /// Waits until all earlier requests of the caller on the same lane have ended.
     SettleReceived,
 }
 
@@ -96,7 +97,7 @@ pub enum Outcome {
     Transfers(TransfersView),
     /// The contents of its stores, by partition.
     Sizes(Vec<StoreSize>),
-    /// It is done.
+    /// The operation is done.
     Done,
     /// The partitions whose repair begins, or was under way.
     Repairing(Vec<u16>),
@@ -106,7 +107,7 @@ pub enum Outcome {
     Health(Box<Health>),
     /// The plan that the member has shown an operator last, unless it was committed there.
     ShownPlan(Option<u32>),
-    /// Moves between the backends of its stores; none of stores with one backend.
+    /// Moves between the backends of its stores, without stores that have one backend.
     BackendMoves(Vec<StoreMoves>),
     /// The version of its agreed state.
     Version(u64),
@@ -114,14 +115,14 @@ pub enum Outcome {
     Knows {
         /// The version of its agreed state.
         version: u64,
-        /// True when the node is a member by that.
+        /// True when the node is a member in that state.
         is_member: bool,
     },
     /// The part of a bucket type that it holds.
     HoldsType(Holding),
     /// The answer to a question of a round.
     Round(RoundAnswer),
-    /// It is not done, in words for the operator.
+    /// The operation is refused; the reason is for the operator.
     Refused(String),
 }
 
@@ -141,9 +142,9 @@ pub struct StoreSize {
 pub struct TransfersView {
     /// Transfers into it, under way and waiting.
     pub inbound: Vec<TransferView>,
-    /// Vnodes that others fetch from it.
+    /// Vnodes that other nodes fetch from it.
     pub outbound_active: usize,
-    /// Partitions that are here in full, but their source has not learned it yet.
+    /// Partitions that are here in full, but whose source is not notified yet.
     pub settling: Vec<u16>,
     /// Objects that it keeps for other nodes.
     pub hints: u64,
@@ -151,7 +152,7 @@ pub struct TransfersView {
     pub limit: usize,
     /// True if it fetches.
     pub is_inbound_enabled: bool,
-    /// True if others may fetch from it.
+    /// True if other nodes may fetch from it.
     pub is_outbound_enabled: bool,
 }
 
@@ -170,7 +171,7 @@ pub struct TransferView {
     pub keys: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// About how many objects there are in all; 0 while that is not known.
+    /// The approximate number of objects in all; 0 while it is unknown.
     pub keys_about: u64,
     /// The time since its beginning, in milliseconds.
     pub begun_ms_ago: Option<u64>,
@@ -180,7 +181,7 @@ pub struct TransferView {
     pub bytes_per_second: u64,
     /// The remaining time at this rate.
     pub remaining_ms: Option<u64>,
-    /// The reason for its last delay, if nothing happened since.
+    /// The reason for its last delay, if it has made no progress since.
     pub hindrance: Option<String>,
 }
 
@@ -313,7 +314,8 @@ impl Operations {
         }
     }
 
-    /// A repair copies keys past the nodes that have been asked for them.
+    /// True while a bucket type is being removed. A repair could then copy keys to a node that has
+    /// answered that it holds none.
     fn is_any_type_leaving(&self) -> bool {
         let state = self.state.current();
         let mut types = state.bucket_types().keys();
@@ -346,7 +348,7 @@ impl Operations {
     }
 
     fn repair(&self, number: u16) -> Outcome {
-        // The repair checks that the ring has it.
+        // The repair checks that the ring has the partition.
         let repaired =
             Partition::of_number(number).map(|partition| self.transfers.repair(partition));
         match repaired {
@@ -411,7 +413,7 @@ pub(crate) fn encode<T: Serialize>(value: &T) -> Message {
     Message::of_head(head)
 }
 
-/// The reason why another node, which has left, may not be removed yet.
+/// The reason why another node that has left may not be removed yet.
 pub(crate) async fn reason_to_stay(runtime: Runtime, peers: Peers, node: NodeId) -> Option<String> {
     match ask(&runtime, &peers, node, &Operation::MayGo).await {
         Ok(Outcome::Done) => None,
@@ -420,7 +422,7 @@ pub(crate) async fn reason_to_stay(runtime: Runtime, peers: Peers, node: NodeId)
     }
 }
 
-/// Asks another node; its answer, or why there is none.
+/// Asks another node; returns its answer, or the reason why there is none.
 pub(crate) async fn ask(
     runtime: &Runtime,
     peers: &Peers,

@@ -23,12 +23,12 @@ pub(crate) enum Verdict {
     Open(Option<StoreId>),
     /// Another store, for this reason; the other replicas have the partition's data.
     Replace(String),
-    /// The same, but no other node has the data.
+    /// Another store, for this reason; no other node has the partition's data.
     Refuse(String),
 }
 
-/// The reason why a store is not opened that is not the partition's, or missing. Everything else that
-/// keeps one from being opened may pass.
+/// The reason why a store is refused that is missing or another partition's. All other obstacles to
+/// opening a store may pass.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Refused(pub(crate) String);

@@ -7,7 +7,7 @@ use crate::card::{Card, FIRST_LOG, recovered_file};
 use crate::checked_file::Found;
 use crate::error::OpenError;
 
-/// The state with which a recovery by this node begins its log, if its card has one to begin. Blocks.
+/// The state with which a recovery by this node begins its log, if its card orders one. Blocks.
 pub(crate) fn first_state(
     disk: &dyn kvorum_disk::Disk,
     directory: &std::path::Path,

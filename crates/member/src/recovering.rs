@@ -1,11 +1,11 @@
-//! Going on when the agreed log has lost its majority for good.
+//! Recovery of a cluster whose agreed log has lost its majority for good.
 //!
-//! One of the remaining members is ordered to go on alone. It writes down its last state under another
-//! identity of the cluster, and a card by which its next start begins a log of its own with that. The
-//! other remaining members are ordered to follow it: their next start follows its log. Both take a
-//! restart, since the end of the process ends all connections that were made under the old identity.
-//! From then on such connections are refused, those of lost voters that come back among them. Stores
-//! stay as they are.
+//! An operator orders one of the remaining members to continue alone. That member stores its last
+//! state under a new identity of the cluster, and a card that makes its next start begin a new log
+//! with that state. The other remaining members are ordered to follow: their next start follows the
+//! new log. All of them restart, since the end of a process ends the connections that it made under
+//! the old identity. From then on such connections are refused, also from lost voters that come
+//! back. Stores stay as they are.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -31,10 +31,10 @@ const MAJORITY_WAIT: Duration = Duration::from_secs(5);
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecoverError {
-    /// It is alone, or belongs to no cluster yet.
+    /// The node is alone, or belongs to no cluster yet.
     #[error("there is nothing to recover: this node is the only member")]
     Alone,
-    /// The log works.
+    /// The log has a majority.
     #[error("there is nothing to recover: a majority of the voters has just agreed")]
     HasMajority,
     /// Another remaining member has a later state.
@@ -47,10 +47,10 @@ pub enum RecoverError {
         name: String,
         /// The version of its state.
         theirs: u64,
-        /// The version that is known here.
+        /// The version of this node's state.
         own: u64,
     },
-    /// The disk refuses.
+    /// A disk operation failed.
     #[error(transparent)]
     Disk(#[from] DiskError),
     /// The state cannot be written.
@@ -61,19 +61,19 @@ pub enum RecoverError {
     },
 }
 
-/// The starting point of a recovery by this node.
+/// The state and the members from which this node would recover.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outlook {
     /// The version of the state.
     pub version: u64,
     /// Other members that can be reached: they can follow.
     pub reachable: Vec<String>,
-    /// Members that cannot: they will be refused for ever.
+    /// Members that cannot be reached: they will be refused for ever.
     pub lost: Vec<String>,
 }
 
 impl Member {
-    /// Checks that there is something to recover, and lists the members for it.
+    /// Checks that the cluster needs a recovery, and lists its members.
     pub async fn recovery_outlook(&self) -> Result<Outlook, RecoverError> {
         let state = self.state.current();
         if !self.state.is_founded() || state.members().len() < 2 {
@@ -108,7 +108,8 @@ impl Member {
         Ok(outlook)
     }
 
-    /// Has the next start of this node go on alone with its state. The caller stops it at once.
+    /// Makes the next start of this node continue alone with its state. The caller stops the node
+    /// at once.
     pub async fn recover(&self) -> Result<Outlook, RecoverError> {
         let outlook = self.recovery_outlook().await?;
         let mut random = [0; 16];
@@ -135,11 +136,11 @@ impl Member {
         Ok(outlook)
     }
 
-    /// Has the next start of this node follow a member that has recovered the cluster. The caller stops
-    /// it at once.
+    /// Makes the next start of this node follow a member that has recovered the cluster. The caller
+    /// stops the node at once.
     ///
     /// # Errors
-    /// The node is unchanged after any of them.
+    /// After an error the node is unchanged.
     pub async fn follow_recovered(
         &self,
         address: SocketAddr,
@@ -154,7 +155,7 @@ impl Member {
         let unknown = unknown_state(cluster, self.node, &self.settings.name);
         let shown = Arc::new(kvorum_claimant::ShownState::new(unknown));
         let machine = Arc::new(ClusterMachine::new(shown));
-        // Begun here, so that the next start finds it; no node asks it before.
+        // Created now for the next start; no node sends it requests before.
         let (card, log) = self.open_next_log(cluster, machine).await?;
         log.stop().await;
         self.cards.store(&card).map_err(JoinError::log)?;

@@ -31,23 +31,23 @@ pub struct MemberSettings {
     pub vnode: VnodeSettings,
     /// Settings of requests.
     pub coordinator: CoordinatorSettings,
-    /// Replicas on other nodes are asked for heads first.
+    /// True if replicas on other nodes are asked for heads first.
     pub heads_first: bool,
     /// Settings of connections.
     pub peer: PeerSettings,
     /// Settings of the log.
     pub agreement: AgreementSettings,
-    /// Limits after which a node is taken to be down.
+    /// Limits after which a node counts as down.
     pub liveness: LivenessSettings,
-    /// Settings for carrying plans out.
+    /// Settings of the claimant.
     pub claimant: ClaimantSettings,
     /// Settings of transfers.
     pub transfers: TransferSettings,
     /// Settings of the comparison of replicas; `None` for no anti-entropy, and no trees.
     pub exchanges: Option<ExchangeSettings>,
-    /// Rounds are led behind complete exchanges, by which tombstones go. The part of this member in rounds
-    /// that others lead does not depend on it.
+    /// True if this member leads rounds after complete exchanges, which remove tombstones. It
+    /// always takes part in rounds of other members.
     pub reaping: bool,
-    /// Hints are looked through at least this often, when a node comes up, and sooner while some stay.
+    /// Hints are tried at least this often, when a node comes up, and sooner while some stay.
     pub hint_period: Duration,
 }

@@ -1,13 +1,14 @@
 //! The record of this node's stores: the partitions, the epoch at which each was opened first, and the
 //! identity of its store.
 //!
-//! A store is dropped when its partition has settled elsewhere; a crash may come before. The remaining
-//! store must not be mistaken for the store of a later move back: it has deleted keys that all other
-//! replicas have forgotten. This record distinguishes the two.
+//! A store is dropped when its partition has settled elsewhere, but a crash may prevent that. The
+//! remaining store must not pass for the store of a later move back: it may have keys whose
+//! tombstones are gone on all other replicas. This record distinguishes the two.
 //!
-//! A partition may also come up with another store than it had: its directory is gone, the backend is
-//! another one, or it is kept in memory. A key that such a store lacks must not be mistaken for a key that
-//! was never written. So the record has the identity of the store that is known to lack nothing.
+//! A partition may also be opened with another store than before: its directory is gone, the
+//! backend has changed, or the store is kept in memory. A key that such a store lacks must not pass
+//! for a key that was never written. So the record has the identity of the store that lacks
+//! nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -35,18 +36,18 @@ pub(crate) struct StoreList {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Known {
     pub(crate) store: StoreId,
-    /// It has all that this replica has acknowledged.
+    /// The store has everything that this replica has acknowledged.
     pub(crate) is_complete: bool,
 }
 
 impl Known {
-    /// Any store that is found lacks something.
+    /// No store is expected: any store that is found lacks something.
     pub(crate) const NOTHING: Self = Self {
         store: StoreId(0),
         is_complete: false,
     };
 
-    /// The same of one that is to be filled by a transfer: there was none before.
+    /// The same for a store that a transfer will fill: there was none before.
     pub(crate) const NEW: Self = Self {
         store: StoreId(1),
         is_complete: false,
@@ -57,7 +58,7 @@ impl Known {
         ![Self::NOTHING.store, Self::NEW.store].contains(&self.store)
     }
 
-    /// Before the first store of a partition is opened.
+    /// The entry of a partition whose first store is not open yet.
     pub(crate) const fn nothing(is_new: bool) -> Self {
         if is_new { Self::NEW } else { Self::NOTHING }
     }
@@ -73,19 +74,19 @@ impl StoreList {
         }
     }
 
-    /// The identity by which a partition's store is known, if there was one.
+    /// The recorded identity of a partition's store, if there was one.
     pub(crate) fn identity(&self, partition: Partition) -> Option<StoreId> {
         let known = self.stores.get(&partition).filter(|known| known.is_real());
         known.map(|known| known.store)
     }
 
-    /// The identities by which stores are known.
+    /// The recorded identities of stores.
     pub(crate) fn identities(&self) -> BTreeSet<StoreId> {
         let known = self.stores.values().filter(|known| known.is_real());
         known.map(|known| known.store).collect()
     }
 
-    /// Expects none of the recorded stores any more: any store that is found lacks something.
+    /// Expects none of the recorded stores any more: any store that is found will lack something.
     pub(crate) fn expect_none(&mut self) {
         let real = self.stores.values_mut().filter(|known| known.is_real());
         real.for_each(|known| *known = Known::NOTHING);
@@ -96,7 +97,7 @@ impl StoreList {
         self.stores.remove(&partition);
     }
 
-    /// True when some store still lacks something, by the record.
+    /// True when a recorded store still lacks something.
     pub(crate) fn lacks_something(&self) -> bool {
         self.stores.values().any(|known| !known.is_complete)
     }
@@ -124,9 +125,9 @@ impl HeldFile {
         }
     }
 
-    /// The record; `None` where it is missing or all its files are damaged: every store is then
-    /// accepted as it is. Another node's record counts as damaged. An unreadable one is an error, for
-    /// the next save would replace it.
+    /// The record; `None` if it is missing or all its files are damaged: every store is then
+    /// accepted as it is. Another node's record counts as damaged. An unreadable record is an
+    /// error, since the next save would replace it.
     pub(crate) fn load(&self) -> Result<Option<StoreList>, DiskError> {
         match self.file.load(&*self.disk)? {
             Found::Nothing => {

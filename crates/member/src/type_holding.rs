@@ -1,12 +1,12 @@
-//! The answer of a node to the question if it holds a key of a bucket type that is being removed.
+//! A node's answer to the question whether it holds a key of a bucket type that is being removed.
 //!
-//! "Nothing" holds until the removal ends or is cancelled. A vnode is searched after it has the epoch of the
-//! removal and the requests of earlier epochs have ended, so no request that was planned earlier can write
-//! any more. Later requests do not find the type. Hints on other nodes are not handed over meanwhile, and
-//! repairs by an operator are refused.
+//! The answer "nothing" stays true until the removal ends or is cancelled. A vnode is searched once
+//! it has the epoch of the removal and requests of earlier epochs have ended, so no earlier request
+//! can still write. Later requests do not find the type. Hints on other nodes are not handed over
+//! meanwhile, and repairs by an operator are refused.
 //!
-//! Tombstones and expired objects do not count: a client cannot read them, and otherwise a type that has had
-//! data would stay for ever.
+//! Tombstones and expired objects do not count: clients cannot read them, and a type with old data
+//! could otherwise never be removed.
 
 use std::sync::Arc;
 
@@ -34,14 +34,14 @@ pub enum Holding {
     },
     /// Objects that it keeps for other nodes.
     Hints,
-    /// The node cannot answer yet: ask again.
+    /// The node cannot answer yet; the caller asks again.
     NotYet {
         /// The reason.
         reason: String,
     },
 }
 
-/// The parts of a node that are asked.
+/// The parts of a node that the answer depends on.
 pub(crate) struct TypeQuestion {
     pub(crate) node: NodeId,
     pub(crate) state: Arc<ClusterState>,

@@ -1,5 +1,5 @@
-//! This node's vnodes by partition: the ring adds and removes them. When a node starts, each is added as soon
-//! as its store is open.
+//! This node's vnodes by partition: the ring adds and removes them. At a node's start, each vnode
+//! is added as soon as its store is open.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use kvorum_runtime::{Moment, Watched, Watcher};
 use kvorum_vnode::Vnode;
 use parking_lot::Mutex;
 
-/// See the module's description. Looked into by every request, changed when the ring is.
+/// See the module's description. Every request reads the table; it changes with the ring.
 #[derive(Default)]
 pub struct VnodeTable {
     slots: ArcSwap<Slots>,
@@ -27,19 +27,19 @@ type Slots = Vec<Option<Arc<Vnode>>>;
 #[derive(Default)]
 struct Changing {
     unopened: BTreeMap<Partition, Unopened>,
-    /// The node stops: nothing comes any more.
+    /// The node stops: no vnode is added any more.
     is_closed: bool,
 }
 
 /// A vnode that the node has, and whose store is not open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unopened {
-    /// It is being opened, or will be.
+    /// The store is being opened, or will be.
     Opening {
-        /// The time at which the node began with it, or with an earlier one.
+        /// The time at which the node began to open its stores.
         since: Moment,
     },
-    /// It could not be opened, and is tried again now and then.
+    /// The store could not be opened, and is tried again at intervals.
     Failed {
         /// The time of the last attempt.
         at: Moment,
@@ -47,8 +47,8 @@ pub enum Unopened {
         attempts: u32,
         /// The reason, in words.
         error: String,
-        /// It is missing or another store, and stays refused until its directory is back or its loss is
-        /// accepted; else it may be opened as it is some time.
+        /// The store is missing or another one: it is refused until its directory is back or its
+        /// loss is accepted. Any other store may open unchanged later.
         is_refused: bool,
     },
 }
@@ -56,11 +56,11 @@ pub enum Unopened {
 /// Numbers of a node's serving and other vnodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Readiness {
-    /// They serve.
+    /// Vnodes that serve.
     pub open: usize,
-    /// Their stores are being opened.
+    /// Vnodes whose stores are being opened.
     pub opening: usize,
-    /// Their stores could not be opened.
+    /// Vnodes whose stores could not be opened.
     pub failed: usize,
 }
 
@@ -89,31 +89,32 @@ impl VnodeTable {
 
     /// Every partition that has a vnode here, open or not.
     pub(crate) fn present(&self) -> BTreeSet<Partition> {
-        // A vnode goes from the one to the other under this lock.
+        // A vnode moves between the two tables under this lock.
         let changing = self.changing.lock();
         let slots = self.slots.load();
         let open = slots.iter().flatten().map(|vnode| vnode.partition());
         open.chain(changing.unopened.keys().copied()).collect()
     }
 
-    /// Present numbers of serving and other vnodes.
+    /// The present numbers of serving and other vnodes.
     pub fn readiness(&self) -> Readiness {
         self.readiness.get()
     }
 
-    /// A change whenever a vnode comes, fails or goes; for callers that wait for vnodes to serve.
+    /// Reports a change whenever a vnode is added, fails or is removed; for callers that wait for
+    /// vnodes to serve.
     pub fn watch_readiness(&self) -> Watcher<Readiness> {
         self.readiness.watch()
     }
 
-    /// Waits until no vnode is being opened any more; returns the numbers.
+    /// Waits until no vnode is being opened; returns the numbers.
     pub async fn until_opened(&self) -> Readiness {
         let mut readiness = self.watch_readiness();
         let opened = readiness.until(|it| it.opening == 0).await;
         opened.unwrap_or_else(|_| self.readiness())
     }
 
-    /// Notes vnodes that are going to be opened.
+    /// Notes vnodes that will be opened.
     pub(crate) fn expect(&self, partitions: impl IntoIterator<Item = Partition>, since: Moment) {
         self.change(|_, changing| {
             for partition in partitions {
@@ -123,7 +124,7 @@ impl VnodeTable {
         });
     }
 
-    /// A store could not be opened; false when that was known, for the same reason.
+    /// Notes that a store could not be opened; false when it had failed before for the same reason.
     pub(crate) fn fail(
         &self,
         partition: Partition,
@@ -153,7 +154,7 @@ impl VnodeTable {
         })
     }
 
-    /// A vnode that was expected serves from here on. One that is not expected any more is returned.
+    /// Lets an expected vnode serve. A vnode that is no longer expected is returned.
     pub(crate) fn opened(&self, vnode: Arc<Vnode>) -> Result<(), Arc<Vnode>> {
         self.change(|slots, changing| {
             let is_expected = changing.unopened.contains_key(&vnode.partition());
@@ -171,12 +172,12 @@ impl VnodeTable {
         self.change(|_, changing| changing.unopened.remove(&partition));
     }
 
-    /// True when vnodes that are being opened are not waited for any more.
+    /// True when the table accepts no more opened vnodes.
     pub(crate) fn is_closed(&self) -> bool {
         self.changing.lock().is_closed
     }
 
-    /// From here on no vnode that is being opened comes any more.
+    /// From here on the table accepts no opened vnode.
     pub(crate) fn close(&self) {
         self.changing.lock().is_closed = true;
     }
@@ -213,7 +214,7 @@ impl VnodeTable {
             failed,
         };
         self.slots.store(Arc::new(slots));
-        // Behind the slots: a reader that finds no vnode then finds the reason.
+        // Stored after the slots: a reader that finds no vnode then finds the reason.
         self.is_any_unopened
             .store(!changing.unopened.is_empty(), Ordering::Release);
         if self.readiness.get() != readiness {

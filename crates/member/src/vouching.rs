@@ -1,9 +1,11 @@
-//! Callers that are not members here: they may have joined since, or may have been removed.
+//! Callers that are not members in this node's state: they may have joined since, or may have been
+//! removed.
 //!
-//! A node that was cut off while another one joined would refuse it; and if that one leads the agreed
-//! log by then, no other node can give the cut-off node its state. So known members are asked, and a
-//! member with a later state that has the caller as a member vouches for it, until this node has that
-//! state. The callers' own statements would not do: a removed node may claim anything.
+//! A node that was cut off while another node joined would refuse the new member. If the new member
+//! leads the agreed log by then, no other node can give the cut-off node its state. So this node
+//! asks the members in its state. A member vouches for a caller if it has a later state in which
+//! the caller is a member; this counts until this node has that state. The callers' own statements
+//! do not count: a removed node may claim anything.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,9 +19,10 @@ use tokio::sync::Notify;
 
 use crate::operations::{Operation, Outcome, ask};
 
-/// Members that are asked each time that a caller is refused. It calls again, and others are drawn.
+/// Members that are asked each time a caller is refused. When the caller calls again, other members
+/// are drawn.
 const ASKED_MAX: usize = 3;
-/// Callers that are asked about, and that are vouched for: more than ever join while a node is away.
+/// Most callers asked about, and most vouched for: more than ever join while a node is away.
 const CALLERS_MAX: usize = 256;
 
 /// See the module's description.
@@ -31,7 +34,7 @@ pub(crate) struct Vouching {
 
 #[derive(Default)]
 struct Callers {
-    /// Callers that no member has been asked about since they called last.
+    /// Callers about which no member was asked since their last call.
     doubtful: BTreeSet<NodeId>,
     /// The version of the state of the member that vouched for them.
     vouched: BTreeMap<NodeId, u64>,
@@ -59,7 +62,7 @@ impl Vouching {
         }
     }
 
-    /// Asks about callers, for as long as the node takes part.
+    /// Asks members about callers, for as long as the node takes part.
     pub(crate) async fn run(
         self: Arc<Self>,
         runtime: Runtime,

@@ -1,14 +1,14 @@
 //! The ability of this node's stores to take writes.
 //!
-//! A log or a store that failed for good stays so until the node is restarted. A disk is full when it
-//! has no room for a small put beside the room held back for merges. That is measured at each look: so
-//! a node reports it before a put is lost, also when it starts on a full disk or when another program
-//! fills the disk.
+//! A log or a store that failed for good stays so until the node is restarted. A disk is full when
+//! it has no room for a small put beside the room held back for merges. Each look measures this
+//! room. So a node reports a full disk before a put is refused, also at a start on a full disk or
+//! when another program fills the disk.
 //!
-//! A put can be refused where a small one would still find room. That counts until a put is committed;
-//! deletions do not end it, since they may use the room held back. It also ends when the disk has more room
-//! for puts than it had then: behind a load balancer, a node gets no puts while it counts as full, and would
-//! never count as writable again.
+//! A put can be refused although a small one would find room. After such a refusal the node counts
+//! as full until a put is committed; deletions do not count, since they may use the room held back.
+//! The node also counts as writable when the disk has gained room for puts: behind a load balancer,
+//! a full node gets no puts, and would otherwise count as full for ever.
 
 use std::sync::Arc;
 
@@ -16,26 +16,26 @@ use kvorum_vnode::Vnode;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-/// Growth of the room for puts since the last refusal with which puts are taken again. Bytes.
+/// Growth of the room for puts, in bytes, after which a refusal no longer counts.
 const ROOM_GAINED_MIN: u64 = 1 << 20;
 
-/// The room that a small put needs, with its entry in the log. Bytes.
+/// The room that a small put needs, with its entry in the log, in bytes.
 const ROOM_MIN: u64 = 16 << 10;
 
 /// The reason why stores take no writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Refusal {
-    /// There is no room.
+    /// The disk has no room.
     DiskFull,
-    /// The value log failed for good, and with it every store.
+    /// The value log failed for good, and every store with it.
     LogFailed,
     /// The stores themselves failed for good.
     StoreFailed,
 }
 
 impl Refusal {
-    /// One word for programs.
+    /// A code for programs, in one word.
     pub fn code(self) -> &'static str {
         match self {
             Self::DiskFull => "disk_full",
@@ -65,9 +65,9 @@ pub(crate) struct Look {
     /// Writes that a full disk has refused, and the number of vnodes that refused some.
     pub(crate) refused: u64,
     pub(crate) refusing: usize,
-    /// Puts that took room; deletions are not among them.
+    /// Puts that took room, without deletions.
     pub(crate) stored: u64,
-    /// All stores share one log: a refusal of one is one of all.
+    /// All stores share one log: if one refuses a put, all do.
     pub(crate) is_log_shared: bool,
     /// Bytes that puts can still take, if known.
     pub(crate) room: Option<u64>,
@@ -86,7 +86,7 @@ struct Seen {
     full: Option<Full>,
 }
 
-/// The disk at the last refusal.
+/// The state of the disk at the last refusal.
 #[derive(Clone, Copy)]
 struct Full {
     room: Option<u64>,
@@ -124,7 +124,7 @@ impl Writability {
 }
 
 impl Seen {
-    /// Takes in the results of puts since the look before.
+    /// Updates the state with the results of puts since the last look.
     fn look(&mut self, look: &Look) -> Option<Full> {
         let is_any_stored = look.stored > self.stored;
         if look.refused > self.refused {
@@ -138,7 +138,7 @@ impl Seen {
         } else if is_any_stored || self.full.is_some_and(|full| full.has_more_room(look)) {
             self.full = None;
         }
-        // Counts go with vnodes that are handed over.
+        // Counts may fall: a vnode that is handed over takes its counts with it.
         self.refused = look.refused;
         self.stored = look.stored;
         self.full
@@ -201,7 +201,8 @@ mod tests {
         assert_eq!(node.judge(&look(5, 10, room(ROOM_GAINED_MIN))), TAKEN);
     }
 
-    /// A node that had started on a full disk was ready until it had refused the first put.
+    /// Regression: a node that had started on a full disk was ready until it had refused the first
+    /// put.
     #[test]
     fn a_disk_without_room_for_a_put_is_full_before_a_put_is_refused() {
         let node = Writability::default();

@@ -1,8 +1,9 @@
-//! Cost of a request to another node over loopback, in the clear and encrypted: both ends in this
-//! process, a few requests at a time, each answered with its own body.
+//! Cost of a request to another node over loopback, in the clear and encrypted. Both ends are in
+//! this process; a few requests run at a time, each answered with its own body.
 //!
-//! `cargo run --release -p kvorum-peer --example request_cost plain|tls [BYTES] [REQUESTS]`, to be run
-//! under `perf stat` with two counts of requests: the difference is theirs.
+//! `cargo run --release -p kvorum-peer --example request_cost plain|tls [BYTES] [REQUESTS]`, run
+//! under `perf stat` with two counts of requests: the difference is the cost of the additional
+//! requests.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
-//! The pending answers on a connection that a peer has made, and the farewell to that peer.
+//! The pending answers on a peer's connection, and the farewell to the peer.
 //!
-//! A node that stops says farewell behind its last answer. Requests that come meanwhile are ignored. So
-//! the caller can judge each request: it was answered, or it was not carried out and may go elsewhere.
-//! Otherwise a stop would leave in doubt every write that was under way.
+//! A stopping node sends a farewell after its last answer, and ignores requests that come
+//! meanwhile. So each request was either answered, or not carried out and may go elsewhere.
+//! Otherwise a stop would leave every write under way in doubt.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,20 +23,20 @@ pub(crate) struct Answers {
 #[derive(Default)]
 struct InProgress {
     tasks: BTreeMap<u64, (TaskGuard<()>, usize)>,
-    /// Length of their messages.
+    /// Total length of their messages.
     bytes: usize,
-    /// Being handled at this moment: none of the tasks yet, perhaps.
+    /// Requests that are being handled now, and may have no task yet.
     taking: usize,
     is_leaving: bool,
 }
 
 /// The admission of a request.
 pub(crate) enum NowTaken<'a> {
-    /// It is in progress while this is held, and afterwards if it is inserted meanwhile.
+    /// The request is in progress while this is held, and afterwards if it was inserted meanwhile.
     Yes(Taking<'a>),
     /// Too much is in progress.
     NoRoom,
-    /// This node takes its leave.
+    /// This node is stopping.
     Leaving,
 }
 
@@ -51,7 +51,7 @@ impl Answers {
         }
     }
 
-    /// Counts a request of this many bytes in, before it is handled.
+    /// Admits a request of this many bytes, before it is handled.
     pub(crate) fn take(&self, bytes: usize, settings: &PeerSettings) -> NowTaken<'_> {
         let mut in_progress = self.in_progress.lock();
         if in_progress.is_leaving {
@@ -66,7 +66,7 @@ impl Answers {
 
     /// Notes a request that is answered later, by the task that `spawn` starts.
     pub(crate) fn insert(&self, stream: u64, bytes: usize, spawn: impl FnOnce() -> TaskHandle<()>) {
-        // Locked over both, so that the task does not end before it is known.
+        // Locked over both steps, so that the task does not end before it is inserted.
         let mut in_progress = self.in_progress.lock();
         let task = spawn().abort_on_drop();
         in_progress.bytes += bytes;
@@ -84,7 +84,7 @@ impl Answers {
         in_progress.take_leave_of(&self.outbox);
     }
 
-    /// Says farewell behind the answers of requests in progress.
+    /// Sends a farewell after the answers of requests in progress.
     pub(crate) fn take_leave(&self) {
         let mut in_progress = self.in_progress.lock();
         in_progress.is_leaving = true;

@@ -1,4 +1,4 @@
-//! Putting fragments together again, within bounds. Pure.
+//! Assembles messages from fragments, within bounds. Pure.
 
 use std::collections::BTreeMap;
 
@@ -7,11 +7,11 @@ use bytes::{Bytes, BytesMut};
 use crate::error::ProtocolError;
 use crate::message::Message;
 
-/// Messages of which a part has come.
+/// Partly received messages.
 #[derive(Debug)]
 pub(crate) struct Assembly {
     parts: BTreeMap<u64, Part>,
-    /// Length of all parts.
+    /// Total length of all parts.
     bytes: usize,
     message_bytes_max: usize,
     messages_max: usize,
@@ -34,7 +34,7 @@ impl Assembly {
         }
     }
 
-    /// A message begins; returns it if it is whole already.
+    /// Takes the first fragment of a message; returns the message if it is complete.
     pub(crate) fn begin(
         &mut self,
         stream: u64,
@@ -62,7 +62,7 @@ impl Assembly {
             return Err(ProtocolError::TooMany { max });
         }
         self.take_room(fragment.len())?;
-        // Grows with the bytes that come: an announced length alone takes no memory.
+        // The buffer grows with the bytes that arrive: an announced length alone takes no memory.
         let bytes = BytesMut::from(&fragment[..]);
         self.parts.insert(
             stream,
@@ -75,7 +75,7 @@ impl Assembly {
         Ok(None)
     }
 
-    /// A message goes on; returns it once it is whole.
+    /// Takes the next fragment of a message; returns the message once it is complete.
     pub(crate) fn go_on(
         &mut self,
         stream: u64,
@@ -96,7 +96,7 @@ impl Assembly {
         Ok(whole.map(|part| cut(part.bytes.freeze(), part.head_len)))
     }
 
-    /// Room for messages that are coming: twice the largest. A sender lets far less wait at once.
+    /// Takes room for arriving messages: at most twice the largest. Senders queue far less at once.
     fn take_room(&mut self, bytes: usize) -> Result<(), ProtocolError> {
         let max = self.message_bytes_max.saturating_mul(2);
         self.bytes += bytes;
@@ -112,7 +112,7 @@ impl Assembly {
         Some(part)
     }
 
-    /// The rest of a message will not come, or is not wanted.
+    /// Drops a message whose rest will not come, or is not wanted.
     pub(crate) fn forget(&mut self, stream: u64) {
         self.remove(stream);
     }

@@ -1,9 +1,9 @@
 //! The list of a node's connections, for its operators, and the limits on their number.
 //!
-//! Each is an open file, and a node must not run out of files. A node needs one connection for each
-//! lane and member in each direction. A member may have a few more inbound ones, since leftovers of a
-//! broken link are found only after a while; the newest are the ones in use. Callers that have not
-//! introduced themselves as members yet share a fixed number of places.
+//! Each connection is an open file, and a node must not run out of files. A node needs one
+//! connection for each lane and member in each direction. A member may have a few more inbound
+//! ones, since connections of a broken link are detected only after a while; the newest are in use.
+//! Callers that have not introduced themselves as members yet share a fixed number of places.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -19,41 +19,40 @@ use crate::answers::Answers;
 use crate::lane::Lane;
 use crate::service::Caller;
 
-/// Connections that a member may have on one lane; with one more its oldest is ended.
+/// Connections that a member may have on one lane; one more ends the oldest.
 const ANSWERED_PER_LANE_MAX: usize = 3;
 /// Connections of callers that are not members, or have not introduced themselves yet; further ones are
 /// closed.
 const GUESTS_MAX: usize = 64;
 
-/// The most connections, in both directions, in a cluster in which this node has this many `others`
-/// around it.
+/// The most connections, in both directions, of a node with this many `others` in its cluster.
 #[must_use]
 pub const fn connections_max(others: u64) -> u64 {
     let per_member = Lane::COUNT as u64 * (1 + ANSWERED_PER_LANE_MAX as u64);
     others.saturating_mul(per_member) + GUESTS_MAX as u64
 }
 
-/// A connection that stands.
+/// An open connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Connected {
     /// The node at the other end.
     pub node: NodeId,
     /// Its lane.
     pub lane: Lane,
-    /// True when this node asks over it, false when it answers.
+    /// True when this node sends requests over it, false when it answers them.
     pub is_asking: bool,
-    /// True when it cannot be read on the way.
+    /// True when the connection is encrypted.
     pub is_encrypted: bool,
 }
 
-/// The connections that are answered.
+/// The connections on which this node answers.
 #[derive(Default)]
 pub(crate) struct Callers {
     known: Mutex<Known>,
     guests: AtomicUsize,
     /// Notified when a connection has ended.
     ended: Notify,
-    /// The last caller was one too many.
+    /// The last caller was refused, since all places were taken.
     is_crowded: AtomicBool,
 }
 
@@ -61,7 +60,7 @@ pub(crate) struct Callers {
 struct Known {
     next: u64,
     connected: BTreeMap<u64, Entry>,
-    /// Connections that are being read, those that have been dismissed among them.
+    /// Connections that are being read, including dismissed ones.
     read: BTreeMap<u64, (NodeId, Lane)>,
     is_leaving: bool,
 }
@@ -74,11 +73,12 @@ struct Entry {
     _standing: oneshot::Sender<()>,
 }
 
-/// One of them, for as long as it stands.
+/// One answered connection, for as long as it is open.
 pub(crate) struct Calling {
     callers: Arc<Callers>,
     number: u64,
-    /// Resolves when the connection has to end: for newer ones, or with the caller's membership.
+    /// Resolves when the connection has to end, because of newer connections or the end of the
+    /// caller's membership.
     pub(crate) dismissed: oneshot::Receiver<()>,
 }
 
@@ -89,7 +89,7 @@ impl Callers {
     /// A place for a caller before its introduction, if there is one.
     pub(crate) fn welcome(self: &Arc<Self>, peer: SocketAddr) -> Option<Guest> {
         let before = self.guests.fetch_add(1, Ordering::Relaxed);
-        // Gives the place back when it is not taken.
+        // Dropping the guest gives the place back.
         let guest = Guest(self.clone());
         if before < GUESTS_MAX {
             self.is_crowded.store(false, Ordering::Relaxed);
@@ -106,7 +106,7 @@ impl Callers {
         None
     }
 
-    /// Counts a connection in; the oldest of a member that has too many on the same lane is ended.
+    /// Adds a connection. If the member has too many on the lane, its oldest is ended.
     pub(crate) fn note(
         self: &Arc<Self>,
         connected: Connected,
@@ -146,8 +146,8 @@ impl Callers {
             .retain(|_, entry| !entry.is_member || entry.connected.node != node);
     }
 
-    /// Ends the earlier connections of a caller on the lane of its present one, and waits until they are no
-    /// longer read.
+    /// Ends the caller's earlier connections on the same lane, and waits until they are no longer
+    /// read.
     pub(crate) async fn end_older(&self, caller: Caller) {
         let of_caller = (caller.node, caller.lane);
         let is_older = |number: u64, connected: (NodeId, Lane)| {
@@ -159,7 +159,7 @@ impl Callers {
         });
         loop {
             let mut ended = pin!(self.ended.notified());
-            // Enabled before looking, so that no end goes unnoticed.
+            // Enabled before the check, so that no end is missed.
             ended.as_mut().enable();
             let is_any_read = {
                 let known = self.known.lock();
@@ -173,8 +173,8 @@ impl Callers {
         }
     }
 
-    /// Says farewell on all connections on which requests come, behind the answers of those in progress,
-    /// and waits until their callers have ended them.
+    /// Sends a farewell on all connections of [`Lane::Requests`], after the answers of requests in
+    /// progress. Waits until the callers have ended these connections.
     pub(crate) async fn take_leave(&self) {
         {
             let mut known = self.known.lock();
@@ -183,7 +183,7 @@ impl Callers {
         }
         loop {
             let mut ended = pin!(self.ended.notified());
-            // Enabled before looking, so that no end goes unnoticed.
+            // Enabled before the check, so that no end is missed.
             ended.as_mut().enable();
             if self.known.lock().of_requests().next().is_none() {
                 return;

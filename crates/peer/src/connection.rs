@@ -1,8 +1,8 @@
 //! A connection after its hello: one task writes the outbox, one reads frames.
 //!
-//! A connection on which nothing comes for a while is pinged, and given up when nothing comes then
-//! either: a peer that vanished without closing it must not keep requests waiting until their
-//! deadlines.
+//! A connection on which nothing arrives for a while is pinged, and given up when nothing arrives
+//! afterwards. So requests do not wait until their deadlines for a peer that vanished without
+//! closing the connection.
 
 use std::future::{Future as _, poll_fn};
 use std::io;
@@ -20,13 +20,13 @@ use crate::error::ProtocolError;
 use crate::frame::{Frame, FrameHead, take_frame};
 use crate::outbox::{Batch, Outbox};
 
-/// Room made for reads.
+/// Room reserved for reads.
 const READ_BYTES: usize = 64 * 1024;
-/// Less room than this is not read into: more is made. Frames keep the buffer that they came in, so room
-/// made for each read would be a buffer for each.
+/// With less room than this, more is reserved before a read. Frames keep the buffer that they
+/// arrived in, so room reserved for each read would be a buffer for each.
 const READ_BYTES_MIN: usize = 8 * 1024;
-/// Number of looks within the longest silence. A look that finds no data pings, and the next one gives
-/// the connection up: neither too late nor before two thirds.
+/// Number of looks within the longest silence. A look that finds no data sends a ping, and the next
+/// one gives the connection up: within the longest silence, but not before two thirds of it.
 const LOOKS: u32 = 3;
 
 /// The reason why a connection ended.
@@ -56,7 +56,7 @@ enum Happened {
 /// Signs of life of the peer between two looks.
 #[derive(Default)]
 struct Hearing {
-    /// Since the last look.
+    /// True if something arrived since the last look.
     is_heard: bool,
     is_pinged: bool,
 }
@@ -65,9 +65,9 @@ struct Hearing {
 #[derive(Debug, PartialEq, Eq)]
 enum Look {
     Heard,
-    /// Nothing came since the last one: the peer is to be pinged.
+    /// Nothing arrived since the last look: ping the peer.
     Ask,
-    /// Nothing came after the ping either.
+    /// Nothing arrived after the ping either.
     GiveUp,
 }
 
@@ -87,7 +87,7 @@ impl Hearing {
     }
 }
 
-/// Writes until the outbox is closed or the connection breaks; closes the outbox then.
+/// Writes until the outbox is closed or the connection breaks, then closes the outbox.
 pub(crate) async fn write(outbox: Arc<Outbox>, mut stream: SecureWriteHalf) {
     while let Some(mut batch) = outbox.next_batch().await {
         if let Err(error) = send(&mut stream, &mut batch).await {
@@ -100,7 +100,7 @@ pub(crate) async fn write(outbox: Arc<Outbox>, mut stream: SecureWriteHalf) {
     let _ended_or_broken = stream.shutdown().await;
 }
 
-/// Writes a batch to its end; TLS keeps the last part back until it is flushed.
+/// Writes a whole batch; TLS holds back the last part until a flush.
 async fn send(stream: &mut SecureWriteHalf, batch: &mut Batch) -> io::Result<()> {
     stream.write_all_buf(batch).await?;
     stream.flush().await
@@ -116,7 +116,7 @@ pub(crate) async fn read(
 ) -> Ended {
     let mut input = BytesMut::new();
     let mut hearing = Hearing::default();
-    // One timer for the connection rather than one for every read.
+    // One timer for the connection instead of one for every read.
     let look_period = silence_max / LOOKS;
     let mut look = pin!(runtime.sleep(look_period));
     loop {

@@ -1,4 +1,4 @@
-//! The side that asks: one connection to one peer on one lane, made when it is needed.
+//! The calling side: one connection to one peer on one lane, made when it is needed.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -28,10 +28,10 @@ use crate::settings::PeerSettings;
 
 type Answered = Result<Message, PeerError>;
 
-/// Pause between two looks at the requests that wait.
+/// Pause between two looks at the waiting requests.
 const LOOK_PERIOD: Duration = Duration::from_millis(2);
 
-/// A connection over which this node asks.
+/// A connection over which this node sends requests.
 pub(crate) struct Asking {
     node: NodeId,
     is_encrypted: bool,
@@ -41,12 +41,12 @@ pub(crate) struct Asking {
     _reading: TaskGuard<()>,
 }
 
-/// Requests without an answer, by stream; absent once the connection has ended.
+/// Requests without an answer, by stream; `None` once the connection has ended.
 struct Pending {
     waiting: Mutex<Option<BTreeMap<u64, oneshot::Sender<Answered>>>>,
 }
 
-/// Takes a request back when its caller stops waiting.
+/// Cancels a request when its caller stops waiting.
 struct Withdrawal<'a> {
     asking: &'a Asking,
     stream: u64,
@@ -56,7 +56,7 @@ impl Drop for Withdrawal<'_> {
     fn drop(&mut self) {
         let mut waiting = self.asking.pending.waiting.lock();
         let waiter = waiting.as_mut().and_then(|it| it.remove(&self.stream));
-        // Under the lock: a request that is no longer pending has been withdrawn.
+        // Under the lock: a request that is no longer pending has already been withdrawn.
         if waiter.is_some() {
             self.asking.outbox.cancel(self.stream);
         }
@@ -64,13 +64,13 @@ impl Drop for Withdrawal<'_> {
 }
 
 impl Pending {
-    /// The streams that wait; `None` if the connection has ended.
+    /// The waiting streams; `None` if the connection has ended.
     fn streams(&self) -> Option<Vec<u64>> {
         let waiting = self.waiting.lock();
         waiting.as_ref().map(|it| it.keys().copied().collect())
     }
 
-    /// True while one of these streams waits, on a connection that stands.
+    /// True while one of these streams waits and the connection is open.
     fn has_any(&self, streams: &[u64]) -> bool {
         let waiting = self.waiting.lock();
         waiting
@@ -82,8 +82,9 @@ impl Pending {
         self.waiting.lock().as_mut()?.remove(&stream)
     }
 
-    /// Answers all that wait. The outbox has to be closed before: messages that it holds then never go out. A
-    /// peer that sent a farewell has executed no request without answering it.
+    /// Ends all waiting requests with an error. The outbox has to be closed before, so that the
+    /// messages that it holds never go out. A peer that sent a farewell has executed no request
+    /// without answering it.
     fn end(&self, node: NodeId, outbox: &Outbox, ended: &Ended) {
         let waiting = self.waiting.lock().take();
         let is_farewell = matches!(ended, Ended::Farewell);
@@ -94,7 +95,7 @@ impl Pending {
             } else {
                 PeerError::Broken { node, detail }
             };
-            // A caller that is gone needs no error.
+            // A caller that has gone needs no error.
             let _waits_or_not = waiter.send(Err(error));
         }
     }
@@ -103,9 +104,9 @@ impl Pending {
 /// The two ends of a call.
 pub(crate) struct Call {
     pub(crate) address: SocketAddr,
-    /// Zero for any node that listens there.
+    /// The expected node; zero accepts any node at the address.
     pub(crate) node: NodeId,
-    /// The name that its certificate has to carry, where that is known.
+    /// The name that its certificate has to carry, if known.
     pub(crate) name: Option<String>,
     pub(crate) lane: Lane,
     pub(crate) introduction: Introduction,
@@ -134,7 +135,7 @@ impl Asking {
         self.node
     }
 
-    /// True when it is encrypted.
+    /// True when the connection is encrypted.
     pub(crate) fn is_encrypted(&self) -> bool {
         self.is_encrypted
     }
@@ -177,7 +178,7 @@ impl Asking {
         self.pending.waiting.lock().is_some()
     }
 
-    /// Asks, and waits for the answer until `deadline`.
+    /// Sends a request, and waits for the answer until `deadline`.
     pub(crate) async fn request(
         &self,
         runtime: &Runtime,
@@ -205,7 +206,7 @@ impl Asking {
         match self.outbox.push(stream, opening, message) {
             Ok(()) => {}
             Err(NotTaken::Full(_)) => {
-                // It never went out: there is nothing to withdraw.
+                // The request was never sent: there is nothing to withdraw.
                 self.pending.take(stream);
                 return Err(PeerError::Overload { node });
             }
@@ -215,7 +216,7 @@ impl Asking {
             }
         }
         match runtime.timeout(wait, answer).await {
-            // The peer's patience with a request may have ended before it took its leave.
+            // The peer may have dropped the request at its deadline before it sent the farewell.
             Ok(Ok(Err(PeerError::Unreachable { .. }))) if runtime.now() >= deadline => {
                 Err(PeerError::Timeout { node })
             }
@@ -228,8 +229,8 @@ impl Asking {
         }
     }
 
-    /// Asks behind everything that was asked before: the answer comes when the peer has answered all of
-    /// those, or has received their cancellation.
+    /// Sends a request behind all earlier ones: the answer comes when the peer has answered all
+    /// earlier requests, or has received their cancellation.
     pub(crate) async fn request_behind(
         &self,
         runtime: &Runtime,
@@ -246,7 +247,7 @@ impl Asking {
         self.request(runtime, message, deadline).await
     }
 
-    /// Nothing of the request has gone out.
+    /// The error for a request of which nothing was sent.
     fn unreachable(&self) -> PeerError {
         PeerError::Unreachable {
             node: self.node,
@@ -266,7 +267,7 @@ fn milliseconds(wait: Duration) -> u32 {
 }
 
 impl Call {
-    /// Makes the connection and receives the verdict, with the node that gave it.
+    /// Makes the connection and receives the verdict; returns the node at the other end.
     async fn reach(
         &self,
         runtime: &Runtime,
@@ -292,7 +293,7 @@ impl Call {
     ) -> Result<(SecureStream, NodeId), PeerError> {
         let connected = runtime.connect(self.address).await;
         let stream = connected.map_err(|error| self.unreachable(error.to_string()))?;
-        // Small messages must not wait for more to come.
+        // Small messages must not wait for further ones.
         let set = stream.set_nodelay(true);
         set.map_err(|error| self.unreachable(error.to_string()))?;
         let mut stream = match tls {
@@ -310,7 +311,7 @@ impl Call {
         Ok((stream, reached))
     }
 
-    /// Says hello and receives the verdict, with the node that gave it.
+    /// Sends the hello and receives the verdict; returns the node at the other end.
     async fn introduce(&self, stream: &mut SecureStream) -> Result<NodeId, PeerError> {
         let node = self.node;
         let hello = Hello::new(self.introduction.clone(), self.lane, node);
@@ -323,7 +324,7 @@ impl Call {
             Ok::<_, std::io::Error>(verdict)
         };
         let verdict = exchanged.await.map_err(|error| {
-            // The callee checks the caller's certificate when the caller's handshake is over already.
+            // The callee may check the caller's certificate after the caller's handshake has ended.
             match HandshakeError::behind(&error).filter(|_| is_encrypted) {
                 Some(failure) => self.not_encrypted(failure),
                 None => self.unreachable(error.to_string()),
@@ -392,7 +393,7 @@ impl Reading {
                 self.answer(stream, Err(PeerError::Overload { node: self.node }));
                 return Ok(());
             }
-            // The peer does not ask on this connection.
+            // The peer sends no requests on this connection.
             FrameHead::Request { stream, .. } | FrameHead::Cancelled { stream } => {
                 return Err(ProtocolError::StrayFragment { stream });
             }
@@ -406,7 +407,7 @@ impl Reading {
 
     fn answer(&self, stream: u64, answered: Answered) {
         if let Some(waiter) = self.pending.take(stream) {
-            // A caller that is gone needs no answer.
+            // A caller that has gone needs no answer.
             let _waits_or_not = waiter.send(answered);
         }
     }
@@ -416,7 +417,8 @@ impl Reading {
 mod tests {
     use super::*;
 
-    /// The caller may then ask another node: this one has seen a part at most, and acts on no part.
+    /// The caller may then ask another node: the peer has received a part at most, and never
+    /// executes a part.
     #[test]
     fn a_request_that_had_not_gone_out_whole_was_certainly_not_carried_out() {
         let executor = Runtime::simulated(1).unwrap();

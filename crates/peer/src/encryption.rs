@@ -7,14 +7,14 @@ use kvorum_tls::{Certified, HandshakeError, Tls};
 /// Encryption of connections.
 #[derive(Clone, Default)]
 pub enum Encryption {
-    /// None is encrypted; a caller with TLS is refused.
+    /// No connection is encrypted; a caller with TLS is refused.
     #[default]
     Off,
-    /// For the time in which a cluster is switched over: this node calls with TLS, and without it where
-    /// that fails; it answers both. It protects against listeners, not against an attacker that can
-    /// make TLS fail.
+    /// The transition of a cluster to TLS: this node calls with TLS, and without TLS if that fails.
+    /// It answers both. This mode protects against eavesdroppers, but not against an attacker that
+    /// can make TLS fail.
     Optional(Arc<Tls>),
-    /// All are encrypted; a peer that calls or answers without TLS is refused.
+    /// All connections are encrypted; a peer that calls or answers without TLS is refused.
     Required(Arc<Tls>),
 }
 
@@ -27,14 +27,14 @@ impl Encryption {
         }
     }
 
-    /// True when there are none that are not encrypted.
+    /// True when all connections have to be encrypted.
     pub(crate) fn is_required(&self) -> bool {
         matches!(self, Self::Required(_))
     }
 }
 
-/// Checks that a valid certificate is of this cluster, and of the node of this name if the name is
-/// known. A node with one member's certificate cannot pose as another, and a node that was removed
+/// Checks that a valid certificate belongs to this cluster, and to the node of this name if the
+/// name is known. A node with one member's certificate cannot pose as another, and a removed node
 /// cannot come back under another name.
 pub(crate) fn check_names(
     certified: &Certified,

@@ -1,4 +1,4 @@
-//! The reasons why a request to a peer has no answer, by what its sender can do.
+//! The reasons why a request to a peer has no answer, grouped by what the sender can do.
 
 use std::net::SocketAddr;
 
@@ -24,7 +24,7 @@ pub enum PeerError {
         /// The failure.
         detail: String,
     },
-    /// The connection broke while the request was under way: it may have been carried out.
+    /// The connection broke while the request was under way: the request may have been carried out.
     #[error("the connection to node {node} broke: {detail}")]
     Broken {
         /// The node.
@@ -32,20 +32,20 @@ pub enum PeerError {
         /// The failure.
         detail: String,
     },
-    /// The deadline passed: it may have been carried out.
+    /// The deadline passed: the request may have been carried out.
     #[error("node {node} did not answer in time")]
     Timeout {
         /// The node.
         node: NodeId,
     },
-    /// Too much is queued for the node or in progress on it: retry later or elsewhere. It was not
-    /// carried out.
+    /// Too much is queued for the node or in progress on it: retry later or elsewhere. The request
+    /// was not carried out.
     #[error("node {node} is overloaded")]
     Overload {
         /// The node.
         node: NodeId,
     },
-    /// The message is larger than messages may be.
+    /// The message is too large.
     #[error("message of {bytes} bytes where at most {bytes_max} are allowed")]
     TooLarge {
         /// Its size, in bytes.
@@ -53,7 +53,7 @@ pub enum PeerError {
         /// The limit, in bytes.
         bytes_max: usize,
     },
-    /// The node refuses this one, or is not the expected one: fix the configuration.
+    /// The called node refuses this node, or is not the expected node: fix the configuration.
     #[error("refused by the node at {address}: {refusal}")]
     Refused {
         /// The address.
@@ -61,8 +61,8 @@ pub enum PeerError {
         /// The reason.
         refusal: Refusal,
     },
-    /// No encrypted connection between the two nodes: look at `cluster.tls` and the
-    /// certificates on both.
+    /// The nodes cannot make an encrypted connection: check `cluster.tls` and the certificates on
+    /// both.
     #[error("no encrypted connection to the node at {address}: {failure}")]
     Encryption {
         /// The address.
@@ -73,8 +73,8 @@ pub enum PeerError {
 }
 
 impl PeerError {
-    /// The same without the node's identity, for a text that names the node otherwise: before a first contact
-    /// its identity is not even known.
+    /// The text without the node's identity, for callers that name the node themselves: before a
+    /// first contact its identity is unknown.
     pub fn without_node(&self) -> String {
         match self {
             Self::NoAddress { .. } => "there is no address of it".to_owned(),
@@ -98,7 +98,7 @@ impl PeerError {
     }
 }
 
-/// The reason why bytes of a peer are invalid. The connection ends; nothing else does.
+/// The reason why bytes of a peer are invalid. Only the connection ends.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ProtocolError {
     #[error("frame of {got} bytes where at most {max} are allowed")]

@@ -23,21 +23,22 @@
 //!       kind 7, farewell: requests without an answer were not and will not be executed; stream is 0
 //! ```
 //!
-//! A node of a version without the farewell counts it as damage and ends the connection, which ends in
-//! any case.
+//! A version without the farewell counts it as damage and ends the connection, which ends in any
+//! case.
 //!
-//! Numbers are little-endian. A message's fragments come in order; fragments of several messages
+//! Numbers are little-endian. A message's fragments arrive in order; fragments of several messages
 //! alternate.
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 
 use crate::error::ProtocolError;
 
-/// The most that a fragment carries: a small message waits for as much when a large one is under way.
+/// The most bytes of a fragment: a small message waits for that many while a large one is under
+/// way.
 pub(crate) const FRAGMENT_BYTES_MAX: usize = 64 * 1024;
 /// Room for the fields before a fragment.
 const FIELDS_BYTES_MAX: usize = 1 + 8 + 4 + 4 + 8;
-/// The longest frame behind its checksum.
+/// The longest content of a frame after its checksum.
 pub(crate) const FRAME_BYTES_MAX: usize = FRAGMENT_BYTES_MAX + FIELDS_BYTES_MAX;
 /// Length and checksum.
 pub(crate) const PREFIX_BYTES: usize = 8;
@@ -77,7 +78,7 @@ pub(crate) struct Frame {
     pub(crate) fragment: Bytes,
 }
 
-/// Appends a frame's prefix and fields; the parts of the fragment are to follow as they are.
+/// Appends a frame's prefix and fields; the caller appends the parts of the fragment.
 pub(crate) fn put_frame(out: &mut BytesMut, head: FrameHead, fragment: &[&[u8]]) {
     let start = out.len();
     out.put_bytes(0, PREFIX_BYTES);

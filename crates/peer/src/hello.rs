@@ -1,8 +1,8 @@
-//! The hello: the node, its cluster, and its versions. A pure codec and a pure verdict.
+//! The hello: a node's identity, its cluster, and its versions. A pure codec and a pure verdict.
 //!
-//! Both sides send one before anything else; the callee answers with its verdict. A node talks only to
-//! members of its own cluster, except that a stranger may knock to join: the service decides which of a
-//! stranger's requests it answers.
+//! Both sides send a hello before anything else; the callee answers with its verdict. A node
+//! answers only members of its own cluster, except that a node without a cluster may ask to join:
+//! the service decides which of its requests are answered.
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use kvorum_ring::NodeId;
@@ -22,8 +22,8 @@ pub(crate) const VERDICT_BYTES: usize = 1 + 2 + 16 + 4;
 /// Length of the start of a hello, up to the caller's identity.
 pub const CALLER_BYTES: usize = 8 + 2 + 2 + 2 + 1 + 16 + 16;
 
-/// The caller, from the first bytes of a hello; `None` when these begin no hello. For a relay between
-/// two nodes: only the beginning of the hello is checked.
+/// The caller in the first bytes of a hello; `None` when these begin no hello. For a relay between
+/// two nodes; checks only the beginning of the hello.
 #[must_use]
 pub fn caller(start: &[u8; CALLER_BYTES]) -> Option<NodeId> {
     start.starts_with(MAGIC).then_some(())?;
@@ -36,8 +36,8 @@ pub fn caller(start: &[u8; CALLER_BYTES]) -> Option<NodeId> {
 pub struct Introduction {
     /// The cluster's identity, or the zero identity of a node without a cluster.
     pub cluster: NodeId,
-    /// The cluster's name, as configured. Two clusters of one name differ in identity, a misconfigured
-    /// node in its name.
+    /// The cluster's name, as configured. It reveals a misconfigured node; two clusters of one name
+    /// differ in their identities.
     pub cluster_name: String,
     /// The node.
     pub node: NodeId,
@@ -48,7 +48,7 @@ pub struct Introduction {
 pub(crate) struct Hello {
     pub(crate) introduction: Introduction,
     pub(crate) lane: Lane,
-    /// The node that is called; zero when its identity is not known yet.
+    /// The called node; zero when its identity is not known yet.
     pub(crate) expected: NodeId,
     pub(crate) lowest: u16,
     pub(crate) highest: u16,
@@ -59,7 +59,7 @@ pub(crate) struct Hello {
 pub enum Admission {
     /// A member of this cluster.
     Member,
-    /// A member of no cluster yet; may ask to join.
+    /// A node without a cluster, which may ask to join.
     Stranger,
     /// Not admitted.
     Refused(Refusal),
@@ -68,22 +68,22 @@ pub enum Admission {
 /// The reason why a caller is not admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// It belongs to another cluster.
+    /// The caller belongs to another cluster.
     #[error("it belongs to another cluster")]
     OtherCluster,
-    /// Its configuration names another cluster.
+    /// The caller's configuration names another cluster.
     #[error("its cluster has another name; check `cluster_name` on both sides")]
     OtherName,
-    /// It was removed from this cluster.
+    /// The caller was removed from this cluster.
     #[error("this node was removed from the cluster")]
     Removed,
-    /// It looked for another node.
+    /// The caller expected another node.
     #[error("another node listens there")]
     OtherNode,
     /// No common version.
     #[error("it speaks other versions of the protocol; upgrade one step at a time")]
     NoCommonVersion,
-    /// It sent no hello.
+    /// The caller sent no hello.
     #[error("it does not speak this protocol")]
     NoHello,
     /// The connection is not encrypted, and has to be.
@@ -131,7 +131,7 @@ impl Refusal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Verdict {
     pub(crate) admission: Admission,
-    /// The version to use, the highest that both have.
+    /// The version to use: the highest that both support.
     pub(crate) version: u16,
     /// The node that was reached.
     pub(crate) node: NodeId,
@@ -191,7 +191,7 @@ impl Hello {
         out.freeze()
     }
 
-    /// Number of bytes of a hello behind its first ten; `None` when these begin no hello.
+    /// Number of bytes of a hello after its first ten; `None` when these begin no hello.
     pub(crate) fn rest_of(start: &[u8; 10]) -> Option<usize> {
         let (magic, length) = start.split_at(8);
         let length = usize::from(u16::from_le_bytes([length[0], length[1]]));

@@ -3,19 +3,19 @@
 /// A kind of traffic between two nodes; each has a connection of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Lane {
-    /// Membership, agreement, liveness: small, and late is as bad as lost.
+    /// Membership, agreement, liveness: small messages, which are useless when late.
     Control,
     /// Requests for which clients wait.
     Requests,
-    /// Transfers and repair: large, and without a client that waits.
+    /// Transfers and repair: large messages for which no client waits.
     Bulk,
 }
 
 impl Lane {
-    /// Their number.
+    /// The number of lanes.
     pub(crate) const COUNT: usize = 3;
 
-    /// The byte that stands for it in a hello.
+    /// The lane's byte in a hello.
     pub(crate) const fn code(self) -> u8 {
         match self {
             Self::Control => 0,

@@ -1,25 +1,26 @@
-//! Between nodes: framed, multiplexed requests over lanes that do not wait for one another.
+//! Communication between nodes: framed, multiplexed requests over lanes that do not wait for one
+//! another.
 //!
-//! A node asks another by [`Peers::request`] and answers through a [`PeerService`]. Between a pair of
-//! nodes there are up to three connections in each direction, one for each [`Lane`], so that neither a
-//! transfer nor a large object ever holds up a heartbeat; within a lane, messages are cut into
-//! fragments that take turns, so that a small one overtakes a large one. Riak ran all of this over one
-//! connection, where one large object blocked the cluster's heartbeats.
+//! A node sends requests with [`Peers::request`] and answers through a [`PeerService`]. A pair of
+//! nodes has up to three connections in each direction, one for each [`Lane`], so that no transfer
+//! or large object delays a heartbeat. Within a lane, messages are cut into fragments that take
+//! turns, so that a small message overtakes a large one. Riak used one connection for everything,
+//! and one large object blocked the cluster's heartbeats.
 //!
-//! A request carries its deadline; a request whose caller has stopped waiting is cancelled on the other
-//! side. Messages queued towards a peer and requests in progress for one are bounded, in number and in
-//! bytes. Beyond that the answer is [`PeerError::Overload`], at once: nothing was carried out. An
-//! answer that finds no room waits for it, and counts as in progress.
+//! A request carries its deadline; a request whose caller has stopped waiting is cancelled on the
+//! other side. Queued messages and requests in progress are bounded for each peer, in number and in
+//! bytes. Beyond the bounds the answer is [`PeerError::Overload`], at once: nothing was carried
+//! out. An answer that finds no room waits, and its request counts as in progress.
 //!
-//! A node that stops takes its leave ([`Peers::take_leave`]): its callers then have for each request
-//! either its answer or the certainty that nothing was carried out. A connection that breaks without
-//! that leaves requests under way in doubt ([`PeerError::Broken`]).
+//! A stopping node sends a farewell ([`Peers::take_leave`]): its callers then have for each request
+//! either its answer or the certainty that nothing was carried out. A connection that breaks
+//! without a farewell leaves requests under way in doubt ([`PeerError::Broken`]).
 //!
-//! Connections begin with a hello ([`hello`]), in which both sides give their identity, their cluster,
-//! and the versions they speak; a refused caller gets the reason.
+//! Connections begin with a hello ([`hello`]), in which both sides state their identity, their
+//! cluster, and their versions. A refused caller gets the reason.
 //!
-//! Where connections are encrypted ([`Encryption`]), both ends prove by certificate which node of the
-//! cluster they are, before the hello; everything between nodes goes over these connections.
+//! If connections are encrypted ([`Encryption`]), both ends prove with a certificate, before the
+//! hello, which node of the cluster they are. All traffic between nodes uses these connections.
 //!
 //! Outside this crate: the meaning of messages.
 

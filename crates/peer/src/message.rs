@@ -1,4 +1,4 @@
-//! A message: a head with the request or the answer, and a body that is never copied on the way.
+//! A message: a head with the request or the answer, and a body that is never copied.
 
 use bytes::Bytes;
 

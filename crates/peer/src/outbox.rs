@@ -1,4 +1,4 @@
-//! The queue of a connection: messages that take turns, a fragment each.
+//! The queue of a connection: messages take turns, a fragment each.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,13 +10,13 @@ use tokio::sync::Notify;
 use crate::frame::{FRAGMENT_BYTES_MAX, FrameHead, put_frame};
 use crate::message::Message;
 
-/// Gathered for one write: enough for a system call to be worth it, and no more, since gathered frames
-/// can no longer be overtaken.
+/// Bytes gathered for one write: enough to be worth a system call, and no more, since gathered
+/// frames can no longer be overtaken.
 const BATCH_BYTES: usize = 256 * 1024;
-/// Frames without a message that may wait: a peer that has caused this many and reads none of them is
-/// given up.
+/// The most waiting frames without a message. A peer that causes more and reads none is given up.
 const SIGNALS_MAX: usize = 100_000;
-/// Shorter fragments are copied behind their fields: cheaper than one more part of a write.
+/// Shorter fragments are copied after their fields, which is cheaper than one more part of a
+/// write.
 const COPIED_BYTES_MAX: usize = 4 * 1024;
 
 /// The beginning of a message.
@@ -40,12 +40,12 @@ pub(crate) struct Outbox {
 #[derive(Debug, Default)]
 struct State {
     signals: VecDeque<FrameHead>,
-    /// Number of tasks that wait for room, roughly: never fewer than there are.
+    /// An upper bound on the tasks that wait for room.
     waiting: usize,
     messages: VecDeque<Outgoing>,
-    /// Unsent length of messages.
+    /// Total unsent length of messages.
     bytes: usize,
-    /// When all of this has gone out, a farewell does, and nothing any more.
+    /// When everything queued has been sent, a farewell is sent, and nothing afterwards.
     is_leaving: bool,
     is_closed: bool,
 }
@@ -58,10 +58,10 @@ struct Outgoing {
     sent: usize,
 }
 
-/// The reason why a message was not taken.
+/// The reason why a message was not queued.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum NotTaken {
-    /// There is no room for the message, which comes back.
+    /// There is no room for the message, which is returned.
     Full(Message),
     Closed,
 }
@@ -77,7 +77,7 @@ impl Outbox {
         }
     }
 
-    /// Queues a message. One is always taken when nothing waits, however large.
+    /// Queues a message. When nothing waits, a message of any size is queued.
     pub(crate) fn push(
         &self,
         stream: u64,
@@ -103,7 +103,7 @@ impl Outbox {
         Ok(())
     }
 
-    /// Queues a message once there is room for it; does not when the outbox is closed before.
+    /// Queues a message once there is room for it, unless the outbox is closed before.
     pub(crate) async fn push_when_drained(
         &self,
         stream: u64,
@@ -114,7 +114,7 @@ impl Outbox {
             message = returned;
             let drained = self.drained.notified();
             tokio::pin!(drained);
-            // Enabled before looking, so that no room goes unnoticed.
+            // Enabled before the check, so that no room is missed.
             drained.as_mut().enable();
             let is_full = {
                 let mut state = self.state.lock();
@@ -128,7 +128,7 @@ impl Outbox {
         }
     }
 
-    /// True when the peer has caused more frames than it ever reads.
+    /// True when the peer has caused too many frames without reading them.
     pub(crate) fn is_overrun(&self) -> bool {
         self.is_overrun.load(Ordering::Relaxed)
     }
@@ -144,7 +144,7 @@ impl Outbox {
         self.filled.notify_one();
     }
 
-    /// Takes a request back; a peer that has received a part of it gets a notice.
+    /// Withdraws a request; a peer that has received a part of it gets a notice.
     pub(crate) fn cancel(&self, stream: u64) {
         let mut state = self.state.lock();
         let place = state.messages.iter().position(|it| it.stream == stream);
@@ -159,7 +159,7 @@ impl Outbox {
         }
     }
 
-    /// True for a message that has not gone out whole: the peer has not seen it.
+    /// True for a message that was not sent completely.
     pub(crate) fn holds(&self, stream: u64) -> bool {
         let state = self.state.lock();
         state.messages.iter().any(|it| it.stream == stream)
@@ -171,17 +171,17 @@ impl Outbox {
         self.filled.notify_one();
     }
 
-    /// Nothing more is taken or sent.
+    /// Closes the outbox: it takes and sends nothing more.
     pub(crate) fn close(&self) {
         self.state.lock().is_closed = true;
         self.filled.notify_one();
         self.drained.notify_waiters();
     }
 
-    /// The next frames, once there are some; `None` when closed.
+    /// Waits for the next frames; `None` when closed.
     ///
-    /// A task that finds none waits, and when woken lets the tasks that are ready go first: their
-    /// frames go out with the same system call.
+    /// When woken, the task first lets other ready tasks run, so that their frames go out with the
+    /// same system call.
     pub(crate) async fn next_batch(&self) -> Option<Batch> {
         loop {
             {
@@ -206,7 +206,7 @@ impl Outbox {
 }
 
 impl State {
-    /// One message always has room where nothing waits.
+    /// When nothing waits, there is always room for one message.
     fn has_room(&self, message: &Message, bytes_max: usize) -> bool {
         self.bytes == 0 || self.bytes + message.len() <= bytes_max
     }
@@ -356,7 +356,7 @@ mod tests {
         }
     }
 
-    /// The streams of messages in the order in which they become whole on the other side.
+    /// The streams and messages in the order in which they are complete on the other side.
     fn delivered(outbox: &Outbox) -> Vec<(u64, Message)> {
         let mut assembly = Assembly::new(usize::MAX, 100);
         let mut whole = Vec::new();

@@ -35,7 +35,7 @@ struct Shared {
     links: Mutex<BTreeMap<(NodeId, Lane), Arc<Link>>>,
 }
 
-/// One lane to one node: a connection, or since when there is none.
+/// One lane to one node: its connection, and the last failed attempt.
 #[derive(Default)]
 struct Link {
     open: Mutex<Option<Arc<Asking>>>,
@@ -51,12 +51,12 @@ struct Attempts {
 }
 
 impl Peers {
-    /// No connections yet: they are made when they are needed. None will be encrypted.
+    /// Peers without connections, which are made when they are needed and not encrypted.
     pub fn new(runtime: Runtime, directory: Arc<dyn Directory>, settings: PeerSettings) -> Self {
         Self::encrypted(runtime, directory, settings, Encryption::Off)
     }
 
-    /// Like [`Peers::new`], with connections that are encrypted or not.
+    /// Like [`Peers::new`], with this encryption.
     pub fn encrypted(
         runtime: Runtime,
         directory: Arc<dyn Directory>,
@@ -75,8 +75,8 @@ impl Peers {
         }
     }
 
-    /// Asks a node and waits for its answer until `deadline`. Dropping the future cancels the request
-    /// on the other side.
+    /// Sends a request to a node and waits for its answer until `deadline`. Dropping the future
+    /// cancels the request on the other side.
     pub async fn request(
         &self,
         node: NodeId,
@@ -110,9 +110,9 @@ impl Peers {
         connected.map_err(|_| PeerError::Timeout { node })?
     }
 
-    /// Like [`Peers::request`], behind everything that this node has asked on the lane before: before it
-    /// handles this request, the peer has answered all of those, or has received their cancellation. Requests
-    /// on a connection that broke before are another matter: [`Peers::end_older`], at the peer.
+    /// Like [`Peers::request`], behind all earlier requests of this node on the lane: before the
+    /// peer handles this request, it has answered all of them, or has received their cancellation.
+    /// For requests on connections that broke earlier, the peer uses [`Peers::end_older`].
     pub async fn request_behind(
         &self,
         node: NodeId,
@@ -125,14 +125,14 @@ impl Peers {
         asking.request_behind(runtime, message, deadline).await
     }
 
-    /// Ends the earlier connections of a caller on the lane of its present one, and waits until nothing more
-    /// is read from them.
+    /// Ends the caller's earlier connections on the same lane, and waits until nothing more is read
+    /// from them.
     pub async fn end_older(&self, caller: Caller) {
         self.shared.callers.end_older(caller).await;
     }
 
-    /// Asks the node at an address, over a connection of its own that carries `introduction`; returns
-    /// its identity as well. For a node that does not know its cluster yet.
+    /// Sends a request to the node at an address, over a separate connection with `introduction`;
+    /// also returns the node's identity. For a node without a cluster.
     pub async fn knock(
         &self,
         address: SocketAddr,
@@ -162,17 +162,17 @@ impl Peers {
         Ok((asking.node(), answer))
     }
 
-    /// Closes the connections to and from a node that is no longer a member. Requests under way fail,
-    /// and its own go on no further.
+    /// Closes the connections to and from a node that is no longer a member. Requests to it fail,
+    /// and its own requests end.
     pub fn forget(&self, node: NodeId) {
         self.shared.callers.dismiss(node);
         let mut links = self.shared.links.lock();
         links.retain(|(linked, _), _| *linked != node);
     }
 
-    /// Stops serving the callers over [`Lane::Requests`]: answers requests in progress, carries out no
-    /// new ones, and sends each caller a farewell. Waits at most `wait_max` until all have received it;
-    /// from then on, requests in progress may be dropped.
+    /// Stops serving callers over [`Lane::Requests`]: answers requests in progress, carries out no
+    /// new ones, and sends each caller a farewell. Waits at most `wait_max` until all callers have
+    /// received it; afterwards, requests in progress may be dropped.
     pub async fn take_leave(&self, wait_max: Duration) {
         let Shared {
             runtime, callers, ..
@@ -186,7 +186,7 @@ impl Peers {
         }
     }
 
-    /// The connections that stand, by node; those that are only used once are not among them.
+    /// The open connections, by node, without those that are used only once.
     pub fn connections(&self) -> Vec<Connected> {
         let mut all = self.shared.callers.all();
         let links = self.shared.links.lock();
@@ -237,7 +237,8 @@ impl Peers {
                     connections.push(task);
                 }
                 Err(error) => {
-                    // Out of file descriptors, for one: it passes, or an operator sees it.
+                    // For example, out of file descriptors: the state passes, or an operator sees
+                    // the log.
                     tracing::error!(event = "peer_accept_failed", error = %error);
                     runtime.sleep(self.shared.settings.retry_pause_min).await;
                 }
@@ -301,7 +302,7 @@ impl Peers {
 }
 
 impl Attempts {
-    /// The last error, when it is too soon to try the same address again.
+    /// The last error, if it is too early to try the same address again.
     fn too_soon(
         &self,
         address: SocketAddr,

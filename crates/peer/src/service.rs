@@ -1,4 +1,4 @@
-//! The seams to a node: its view of the cluster, and its services.
+//! The interfaces to a node: its view of the cluster, and its services.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use crate::hello::{Admission, Introduction};
 use crate::lane::Lane;
 use crate::message::Message;
 
-/// A node's view of its cluster, as far as connections need it.
+/// The part of a node's view of its cluster that connections need.
 pub trait Directory: Send + Sync {
     /// This node's introduction of itself.
     fn introduction(&self) -> Introduction;
@@ -19,16 +19,17 @@ pub trait Directory: Send + Sync {
     /// The address at which a node listens for peers.
     fn address(&self, node: NodeId) -> Option<SocketAddr>;
 
-    /// Decides if a caller may ask.
+    /// Decides whether a caller is admitted.
     fn admit(&self, caller: &Introduction) -> Admission;
 
-    /// True if a caller that was admitted as a member still is a member; asked before each of its requests.
+    /// True if a caller that was admitted as a member still is one; checked before each of its
+    /// requests.
     fn is_still_member(&self, _node: NodeId) -> bool {
         true
     }
 
-    /// The name of a node in the cluster, which its certificate has to carry; `None` if that is not
-    /// known: then any certificate of the cluster is valid.
+    /// The name of a node, which its certificate has to carry. `None` if the name is unknown: then
+    /// any certificate of the cluster is valid.
     fn name(&self, _node: NodeId) -> Option<String> {
         None
     }
@@ -37,14 +38,14 @@ pub trait Directory: Send + Sync {
 /// The caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caller {
-    /// The node, by its own introduction; where connections have to be encrypted, by its certificate as
-    /// well.
+    /// The node according to its introduction; if encryption is required, its certificate has
+    /// confirmed it.
     pub node: NodeId,
-    /// The lane that it asks on.
+    /// The lane of the request.
     pub lane: Lane,
-    /// False for one that belongs to no cluster yet.
+    /// False for a node without a cluster.
     pub is_member: bool,
-    /// The number of the connection that it asks on: later ones have higher numbers.
+    /// The number of the connection; later connections have higher numbers.
     pub connection: u64,
 }
 
@@ -54,11 +55,11 @@ pub enum Served {
     Now(Message),
     /// Answered later; dropped when the caller stops waiting.
     Later(Pin<Box<dyn Future<Output = Message> + Send>>),
-    /// Too much to do; not carried out.
+    /// Not carried out, because of too much other work.
     Overload,
 }
 
-/// Answers peers. Called on the task that reads the connection: work that may wait belongs into
+/// Answers peers. Called on the task that reads the connection: work that may wait belongs in
 /// [`Served::Later`].
 pub trait PeerService: Send + Sync {
     /// Answers a request whose sender waits until `deadline`.

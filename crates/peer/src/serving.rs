@@ -1,4 +1,4 @@
-//! The side that answers: one connection on which a peer asks.
+//! The answering side: one connection on which a peer sends requests.
 
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
@@ -28,7 +28,7 @@ use crate::outbox::{NotTaken, Opening, Outbox};
 use crate::service::{Caller, Directory, PeerService, Served};
 use crate::settings::PeerSettings;
 
-/// Length of the start of a hello, which has its whole length.
+/// Length of the start of a hello, which contains the hello's length.
 const HELLO_START_BYTES: usize = 10;
 
 /// State that all connections of a listener share.
@@ -50,7 +50,7 @@ enum NotGreeted {
     Handshake(HandshakeError),
     #[error("it asks for TLS, and `cluster.tls` is off here")]
     EncryptionOff,
-    /// Its request timed out, for one.
+    /// The caller closed the connection, for example after a timeout.
     #[error("it hung up during the handshake")]
     HungUp,
 }
@@ -58,40 +58,41 @@ enum NotGreeted {
 impl NotGreeted {
     fn from_handshake(error: HandshakeError) -> Self {
         match error {
-            // It began with TLS: it can.
+            // The caller began with TLS, so it supports TLS.
             HandshakeError::NotSpoken => Self::HungUp,
             error => Self::Handshake(error),
         }
     }
 }
 
-/// A connection on which a peer asks.
+/// A connection on which a peer sends requests.
 struct Connection {
     answering: Arc<Answering>,
     caller: Caller,
     answers: Arc<Answers>,
-    /// Waits of requests that are still coming.
+    /// Deadlines of requests that are still arriving.
     waits: BTreeMap<u64, Waits>,
-    /// Requests that were refused while they were coming, with the bytes that are still to come.
+    /// Requests that were refused while they were arriving, with the number of bytes still to
+    /// arrive.
     refused: BTreeMap<u64, u64>,
     assembly: Assembly,
 }
 
-/// A request that is still coming.
+/// A request that is still arriving.
 struct Waits {
     wait_ms: u32,
     room: Option<Taken>,
 }
 
-/// Large requests in progress leave no room for another one.
+/// Large requests in progress leave no room for another.
 struct NoRoom;
 
-/// Answers a peer until the connection ends. Requests in progress are dropped then.
+/// Answers a peer until the connection ends, and then drops requests in progress.
 pub(crate) async fn serve(answering: Arc<Answering>, stream: Stream, guest: Guest) {
     let runtime = answering.runtime.clone();
     let settings = answering.settings.clone();
     let peer = stream.peer_address();
-    // A socket without this option works all the same, only slower.
+    // A socket without this option also works, only slower.
     let _set_or_slower = stream.set_nodelay(true);
     let greeted = runtime.timeout(settings.connect_wait_max, greet(&answering, stream));
     let (mut caller, stream) = match greeted.await {
@@ -100,7 +101,7 @@ pub(crate) async fn serve(answering: Arc<Answering>, stream: Stream, guest: Gues
             tracing::debug!(event = "peer_hung_up", peer = %peer);
             return;
         }
-        // In every join, the two sides belong to different clusters for a moment.
+        // During every join, the two sides belong to different clusters for a moment.
         Ok(Err(NotGreeted::Refused(refusal @ (Refusal::OtherCluster | Refusal::Removed)))) => {
             tracing::info!(event = "peer_refused", peer = %peer, reason = %refusal);
             return;
@@ -155,7 +156,7 @@ pub(crate) async fn serve(answering: Arc<Answering>, stream: Stream, guest: Gues
     answers.end();
 }
 
-/// Hears a hello, behind a handshake or not, and answers with the verdict.
+/// Receives a hello, with or without TLS, and answers with the verdict.
 async fn greet(
     answering: &Answering,
     mut stream: Stream,
@@ -195,7 +196,7 @@ async fn greet(
         node: hello.introduction.node,
         lane: hello.lane,
         is_member: admission == Admission::Member,
-        // It is numbered when it is noted.
+        // The connection gets its number when it is noted.
         connection: 0,
     };
     Ok((caller, stream))
@@ -270,7 +271,7 @@ impl Connection {
                 self.waits.remove(&stream);
                 self.answers.remove(stream);
             }
-            // We do not ask on this connection.
+            // This node sends no requests on this connection.
             FrameHead::Answer { stream, .. } | FrameHead::Overload { stream } => {
                 return Err(ProtocolError::StrayFragment { stream });
             }
@@ -279,7 +280,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Room for a request of this many bytes, if it is large; an error where there is none.
+    /// Room for a request of this many bytes, if it is large; an error if there is none.
     fn room_for(&self, len: u64) -> Result<Option<Taken>, NoRoom> {
         let settings = &self.answering.settings;
         let len = usize::try_from(len).unwrap_or(usize::MAX);
@@ -293,7 +294,7 @@ impl Connection {
         }
     }
 
-    /// Answers a request of which no more than its beginning has come.
+    /// Refuses a request after only its beginning has arrived.
     fn refuse(&mut self, stream: u64, len: u64, come: usize) -> Result<(), ProtocolError> {
         let max = self.answering.settings.in_progress_max;
         if self.refused.len() >= max {
@@ -318,8 +319,8 @@ impl Connection {
         let answering = &self.answering;
         let node = self.caller.node;
         if self.caller.is_member && !answering.directory.is_still_member(node) {
-            // A removed node may not have learned of it, and must not get confirmations for partitions
-            // that others have taken over. Its connections end here if they have not ended yet.
+            // A removed node may not be notified yet, and must not get confirmations for partitions
+            // that other nodes own now. Its connections end here if they have not ended yet.
             answering.callers.dismiss(node);
             return;
         }
@@ -329,7 +330,7 @@ impl Connection {
         let taken = match self.answers.take(bytes, &answering.settings) {
             NowTaken::Yes(taken) => taken,
             NowTaken::NoRoom => return self.answers.outbox.signal(FrameHead::Overload { stream }),
-            // The farewell means that it was not carried out.
+            // The farewell means that the request was not carried out.
             NowTaken::Leaving => return,
         };
         match answering.service.handle(self.caller, message, deadline) {
@@ -365,7 +366,7 @@ impl Connection {
                 let push = outbox.push_when_drained(stream, Opening::Answer, answer);
                 push.await;
             };
-            // The caller waits no longer than its deadline.
+            // The caller does not wait beyond its deadline.
             let _answered_or_late = runtime.timeout(wait, answering).await;
             answers.remove(stream);
             drop(room);

@@ -1,31 +1,32 @@
-//! Bounds and patience of connections between nodes.
+//! Bounds and timeouts of connections between nodes.
 
 use std::time::Duration;
 
 use kvorum_runtime::Room;
 
-/// Bounds and patience.
+/// Bounds and timeouts.
 #[derive(Clone, Debug)]
 pub struct PeerSettings {
     /// The largest message, in bytes.
     pub message_bytes_max: usize,
     /// Bytes that may wait to be sent on one connection.
     pub queued_bytes_max: usize,
-    /// Requests in progress for one connection; messages that are still coming as well.
+    /// Requests in progress for one connection, and also messages that are still arriving.
     pub in_progress_max: usize,
-    /// The messages of requests in progress for one connection, in bytes; one is always taken.
+    /// The messages of requests in progress for one connection, in bytes; one request is always
+    /// admitted.
     pub in_progress_bytes_max: usize,
-    /// Room for large messages that are coming and requests in progress, of all connections together
-    /// and of its other users. Those of [`Lane::Control`](crate::Lane::Control) count and are not
-    /// refused.
+    /// Room for large arriving messages and requests in progress, of all connections together and
+    /// of other users of the room. Requests of [`Lane::Control`](crate::Lane::Control) count and
+    /// are not refused.
     pub room: Room,
     /// Time for connecting and the hello.
     pub connect_wait_max: Duration,
-    /// After a failed attempt, the first pause before the next; each failure doubles it.
+    /// The first pause after a failed attempt; each failure doubles it.
     pub retry_pause_min: Duration,
     /// The longest such pause.
     pub retry_pause_max: Duration,
-    /// A connection on which nothing comes for this long is given up.
+    /// A connection on which nothing arrives for this long is given up.
     pub silence_max: Duration,
 }
 

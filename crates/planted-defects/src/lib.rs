@@ -1,13 +1,11 @@
-//! Promises that the code breaks on demand, so that the searches for defects are tested too.
+//! Defects that the code has on demand, to test the searches for defects.
 //!
-//! There is one list for all crates, `PlantedDefect`, and one way to switch an entry on: `plant`,
-//! for one thread. A simulated cluster has one thread, and a test of an engine has one, so tests
-//! with different defects run side by side. The place of a defect calls [`is_planted!`] with its
-//! name.
+//! All crates share one list, `PlantedDefect`, and one way to switch an entry on: `plant`, for one
+//! thread. A simulated cluster or a test of an engine has one thread, so tests with different
+//! defects run side by side. The code with a defect calls [`is_planted!`] with its name.
 //!
-//! The list is compiled with the feature `enabled` only. Without it this crate is the macro and
-//! nothing else, and the macro is `false`: a program for production has neither the list nor such a
-//! call.
+//! The list is compiled only with the feature `enabled`. Without it this crate only has the macro,
+//! which is `false`: programs for production contain neither the list nor such a call.
 
 #[cfg(feature = "enabled")]
 mod planted_defect;
@@ -24,7 +22,8 @@ macro_rules! is_planted {
     };
 }
 
-/// True when one of these defects is planted on this thread: never, without the feature.
+/// True when one of these defects is planted on this thread, which never happens without the
+/// feature.
 #[cfg(not(feature = "enabled"))]
 #[macro_export]
 macro_rules! is_planted {

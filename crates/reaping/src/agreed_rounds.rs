@@ -1,21 +1,21 @@
 //! The agreed state of a preference list's rounds: the watermark, and the round that may raise it.
 //!
-//! A round is announced before replicas are asked anything. Replicas keep one mark each, and the
-//! mark of an announced round replaces that of an attempt before it. So the attempt before must not
-//! be agreed on afterwards: all replicas would be without the mark of the watermark.
+//! A round is announced before replicas are asked anything. Each replica keeps one mark, and the
+//! mark of an announced round replaces the mark of an earlier attempt. So the earlier attempt must
+//! not be agreed on afterwards: no replica would have the mark of the watermark.
 
 use crate::watermark::{RoundName, Watermark};
 
 /// The agreed state of one preference list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AgreedRounds {
-    /// The last round that went through.
+    /// The last round that succeeded.
     pub watermark: Option<Watermark>,
     /// The round that was announced last.
     pub announced: Option<RoundName>,
 }
 
-/// Why the agreed log does not take a command.
+/// The reason why the agreed log refuses a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// The watermark was decided in another epoch.
@@ -23,10 +23,10 @@ pub enum Refused {
     OtherEpoch {
         /// The epoch in which it was decided.
         got: u64,
-        /// The present one.
+        /// The present epoch.
         expected: u64,
     },
-    /// Another round went through first.
+    /// Another round succeeded first.
     #[error("the round has number {got}, and the next one has number {expected}")]
     OtherNumber {
         /// The number of the round.
@@ -34,7 +34,7 @@ pub enum Refused {
         /// The number of the next round.
         expected: u64,
     },
-    /// Another round was announced since.
+    /// Another round was announced later.
     #[error("round {} was not the last one to be announced", got.number)]
     OtherRound {
         /// The round.
@@ -53,7 +53,7 @@ impl AgreedRounds {
     /// The state after a round was announced.
     ///
     /// # Errors
-    /// The reason if it may not be.
+    /// The reason if it must not be announced.
     pub fn announce(&self, round: RoundName) -> Result<Self, Refused> {
         let expected = self.next_number();
         if round.number != expected {
@@ -71,7 +71,7 @@ impl AgreedRounds {
     /// The state after a watermark was raised, in the present epoch.
     ///
     /// # Errors
-    /// The reason if it may not be.
+    /// The reason if it must not be raised.
     pub fn raise(&self, watermark: Watermark, epoch: u64) -> Result<Self, Refused> {
         if watermark.epoch != epoch {
             return Err(Refused::OtherEpoch {

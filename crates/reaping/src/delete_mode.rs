@@ -1,19 +1,19 @@
-//! The least time that tombstones stay, whatever else holds.
+//! The least time that tombstones stay.
 
 /// Riak's `delete_mode`, of one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeleteMode {
-    /// For ever, at all replicas that share a list with this node's.
+    /// Tombstones stay for ever, on all replicas that share a preference list with this node.
     Keep,
-    /// As long as a round takes.
+    /// Tombstones stay as long as a round takes.
     Immediate,
-    /// So many microseconds more.
+    /// Tombstones stay this many microseconds longer than a round takes.
     After(u64),
 }
 
 impl DeleteMode {
-    /// The age, in microseconds, of the extent with which a replica opens a round: tombstones written
-    /// later stay. `None` if it opens none.
+    /// The age, in microseconds, of the extent with which a replica opens a round: tombstones
+    /// written later stay. `None` if the replica opens no round.
     pub fn extent_age_micros(self) -> Option<u64> {
         match self {
             Self::Keep => None,

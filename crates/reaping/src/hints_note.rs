@@ -1,7 +1,7 @@
-//! The side of a store of hints: the last round that it has answered with "no hints".
+//! The note of a store of hints: the last round to which it has answered "no hints".
 //!
-//! The note is durable, and lies with the store: a copy or a rollback of the store is one of the
-//! note. A store that lacks the note of a watermark's round has hints from before the watermark.
+//! The note is durable and part of the store: a copy or a rollback of the store includes the note.
+//! Hints in a store that lacks the note of a watermark's round are from before the watermark.
 
 use kvorum_planted_defects::is_planted;
 
@@ -13,15 +13,15 @@ use crate::watermark::{RoundName, Watermark};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HintsNote {
     round: Option<RoundName>,
-    /// It was made since the store was opened.
+    /// The note was made since the store was opened.
     is_of_this_run: bool,
-    /// No hint has come since.
+    /// No hint was stored since the note.
     is_untouched: bool,
 }
 
 impl HintsNote {
-    /// The note of a store that was opened with this stored note. A store that is created notes the
-    /// watermark of that moment.
+    /// The note of a store that was opened with this stored note. A new store notes the watermark
+    /// at its creation.
     pub fn opened(noted: Option<RoundName>) -> Self {
         Self {
             round: noted,
@@ -35,7 +35,8 @@ impl HintsNote {
         self.round
     }
 
-    /// The store has no hint for the list, and is to note so, durably, before it answers the round.
+    /// Records that the store has no hint for the list. The caller stores the note durably before
+    /// it answers the round.
     pub fn has_none(&mut self, round: RoundName) {
         *self = Self {
             round: Some(round),
@@ -44,13 +45,13 @@ impl HintsNote {
         };
     }
 
-    /// A hint for the list is about to be stored.
+    /// Records that a hint for the list is about to be stored.
     pub fn adds(&mut self) {
         self.is_untouched = false;
     }
 
-    /// True if the hints for the list that the store had when it was opened are from before the
-    /// watermark: the store was restored or rolled back, and they are to be dropped.
+    /// True if the store was restored or rolled back: the hints for the list that it had when it
+    /// was opened are from before the watermark, and have to be dropped.
     pub fn is_outdated(&self, watermark: Option<&Watermark>) -> bool {
         watermark.is_some_and(|watermark| {
             self.round
@@ -58,21 +59,20 @@ impl HintsNote {
         })
     }
 
-    /// The answer to the question whether no hint has come since the note for a round. One that has
-    /// may be of a request from before.
+    /// Confirms that no hint was stored since the note for a round. A later hint may belong to an
+    /// earlier request.
     ///
     /// # Errors
-    /// The reason if it cannot be said.
+    /// The reason if this is not certain.
     pub fn still_none(&self, round: RoundName) -> ReplicaAnswer<()> {
         self.check(self.is_untouched, round)
     }
 
-    /// The answer to the question whether the member has learned a round's watermark, and its store
-    /// was not opened since its note: a store that was opened may have been rolled back, and have
-    /// handed over old hints.
+    /// Confirms that the member has a round's watermark, and that its store was not opened since
+    /// its note: a reopened store may have been rolled back, and have handed over old hints.
     ///
     /// # Errors
-    /// The reason if it has not.
+    /// The reason if this is not so.
     pub fn confirm(&self, learned: Option<&Watermark>, round: RoundName) -> ReplicaAnswer<()> {
         if learned.is_none_or(|it| it.round != round) {
             return Err(KeptBecause::OtherWatermark);

@@ -1,4 +1,4 @@
-//! Events of a replica's keeper, and the effects that it asks for.
+//! Events of a replica's keeper, and the effects that it requests.
 
 use crate::extent::Extent;
 use crate::note::Note;
@@ -8,78 +8,75 @@ use crate::watermark::{Incarnation, RoundName, Watermark};
 /// An event at a replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeeperEvent {
-    /// Its node has learned a watermark, durably; those that were agreed before come before.
+    /// The node has stored a watermark durably; watermarks come in the order of the agreed log.
     Learned(Watermark),
-    /// Its partition has come to this list in an epoch, by a move or because the list has grown. It
-    /// may be said again.
+    /// The partition joined this list in an epoch, by a move or because the list has grown. The
+    /// event may be repeated.
     Joined {
         /// The epoch.
         epoch: u64,
-        /// All that its stores have, leftovers of a former time included; taken before the transfer
-        /// begins.
+        /// Everything that the stores have before the transfer begins, including remains of an
+        /// earlier time on the list.
         extent: Extent,
     },
-    /// A transfer or a repair has brought all that the other replicas have.
+    /// A transfer or a repair has brought everything that the other replicas have.
     Repaired,
-    /// No source is left, and the operator accepts the entries that are here.
+    /// No source is left, and the operator accepts the present entries.
     LossAccepted,
-    /// A round asks it to open. The caller has checked the rest: that the vnode is complete and its
-    /// trees are exact, and `delete_mode`.
+    /// A round asks the replica to open. The caller has checked that the vnode is complete, its
+    /// trees are exact, and `delete_mode` allows it.
     Open {
         /// The round.
         round: RoundName,
-        /// All that its stores had put, as long ago as `delete_mode` says. The caller waits for the
-        /// holders of the key locks before it gives the answer.
+        /// Everything that the stores had put as long ago as `delete_mode` demands. The caller
+        /// waits for the holders of the key locks before it sends the answer.
         extent: Extent,
     },
-    /// A round asks it to note its mark.
+    /// A round asks the replica to note its mark.
     MakeNote {
         /// The round.
         round: RoundName,
     },
-    /// A round asks it to confirm the watermark.
+    /// A round asks the replica to confirm the watermark.
     Confirm {
         /// The round.
         round: RoundName,
     },
-    /// A round asks it to remove its tombstones.
+    /// A round asks the replica to remove its tombstones.
     Reap {
         /// The round.
         round: RoundName,
     },
 }
 
-/// An effect that a keeper asks for. Effects are carried out in their order, each before the next.
-/// If one fails, those behind it are not carried out, and the keeper is opened again from its stored
-/// note.
+/// An effect that a keeper requests. Effects are carried out one after the other, in order. If one
+/// fails, the later ones are not carried out, and the keeper is opened again from its stored note.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeeperEffect {
     /// The vnode answers no reads until it is repaired.
     MarkIncomplete,
-    /// The vnode gives its next dots under a fresh actor: a write over a hidden entry would claim to
-    /// have seen it.
+    /// The vnode takes a fresh actor: a write over a hidden entry would claim to have seen it.
     TakeFreshActor,
-    /// The entries of these batches are to be removed, durably, before the vnode counts as
-    /// complete.
+    /// Remove the entries of these batches durably, before the vnode counts as complete.
     RemoveHidden(Extent),
-    /// All batches of this extent are to be made durable.
+    /// Make all batches of this extent durable.
     Sync(Extent),
-    /// The note is to be stored, durably.
+    /// Store the note durably.
     Store(Note),
-    /// The round gets this answer.
+    /// Send this answer to the round.
     Answer(KeeperAnswer),
 }
 
 /// The answer of a replica to a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeeperAnswer {
-    /// To [`KeeperEvent::Open`].
+    /// The answer to [`KeeperEvent::Open`].
     Opened(ReplicaAnswer<Incarnation>),
-    /// To [`KeeperEvent::MakeNote`].
+    /// The answer to [`KeeperEvent::MakeNote`].
     Noted(ReplicaAnswer<()>),
-    /// To [`KeeperEvent::Confirm`].
+    /// The answer to [`KeeperEvent::Confirm`].
     Confirmed(ReplicaAnswer<()>),
-    /// To [`KeeperEvent::Reap`]: the caller removes what [`crate::Keeper::may_reap`] admits, and
-    /// counts.
+    /// The answer to [`KeeperEvent::Reap`]: the caller removes and counts the tombstones that
+    /// [`crate::Keeper::may_reap`] admits.
     MayReap(ReplicaAnswer<()>),
 }

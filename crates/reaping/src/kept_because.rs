@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Why a round ended before it removed anything.
+/// The reason why a round removed no tombstones, or not all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeptBecause {
@@ -18,19 +18,19 @@ pub enum KeptBecause {
     TreesInDoubt,
     /// The exchange was not complete.
     NotCompared,
-    /// A member has not said that its requests from before are over.
+    /// A member has not confirmed that its earlier requests have ended.
     RequestsUnderWay,
     /// A member has hints for the preference list.
     HintsOutstanding,
-    /// A member has not said which hints it has.
+    /// A member has not reported its hints.
     HintsUnknown,
-    /// A replica could not make its mark durable, or has another one.
+    /// A replica could not make its mark durable, or has another mark.
     NotNoted,
-    /// Another round went through, or the replica has learned of none yet.
+    /// Another round succeeded, or the replica has no watermark yet.
     OtherWatermark,
     /// The ring or the members have changed.
     OtherEpoch,
-    /// A replica's store is another one than before.
+    /// A replica's store has been replaced.
     OtherReplica,
     /// The round was stopped.
     Stopped,

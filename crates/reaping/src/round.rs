@@ -1,5 +1,5 @@
-//! A round: the facts that have to be established, one after the other, before tombstones of a
-//! preference list go.
+//! A round: the facts that have to be established, in order, before tombstones of a preference list
+//! are removed.
 //!
 //! ```text
 //! announce   in the agreed log: no earlier attempt can raise the watermark any more
@@ -10,15 +10,15 @@
 //! hints      members: no hint has come meanwhile
 //! note       replicas have their marks
 //! propose    in the agreed log: the watermark is raised
-//! confirm    members, then replicas: they have learned the watermark and have their notes
+//! confirm    members, then replicas: they have the watermark and their notes
 //! reap       replicas remove their tombstones
 //! ```
 //!
-//! Each step begins when the step before has all its answers. The first negative answer ends the round,
-//! and tombstones stay; notes made until then do no harm. In the last step, a replica that fails
-//! does not keep the others from removing theirs.
+//! Each step begins when the step before has all its answers. The first negative answer ends the
+//! round, and tombstones stay; notes made until then do no harm. In the last step, a failing
+//! replica does not keep the others from removing their tombstones.
 //!
-//! Decision 37 says what each step proves, and why in this order.
+//! Decision 37 explains what each step proves, and the order.
 
 use std::collections::BTreeSet;
 
@@ -33,7 +33,8 @@ use crate::watermark::{Incarnation, RoundName, Watermark};
 pub struct RoundRequest {
     /// Its name, with the number that follows the present watermark's.
     pub name: RoundName,
-    /// A number that changes with the places of the ring, the number of replicas and the members.
+    /// A number that changes with the placement of the ring, the number of replicas and the
+    /// members.
     pub epoch: u64,
     /// The number of replicas in the preference list.
     pub replicas: usize,
@@ -88,7 +89,7 @@ impl Round {
         round
     }
 
-    /// Takes one event in and appends its effects. An answer that is not awaited is ignored.
+    /// Handles an event and appends its effects. An answer that is not awaited is ignored.
     pub fn step(&mut self, event: RoundEvent, effects: &mut Vec<RoundEffect>) {
         match event {
             RoundEvent::Stop if self.step != Step::Ended => {
@@ -152,7 +153,7 @@ impl Round {
         self.take(Step::Propose, 0, answer, effects);
     }
 
-    /// A replica that fails does not keep the others from removing theirs.
+    /// A failing replica does not keep the others from removing their tombstones.
     fn reaped(
         &mut self,
         replica: usize,
@@ -172,7 +173,7 @@ impl Round {
         self.take(Step::Reap, replica, Ok(()), effects);
     }
 
-    /// Takes one answer in; the last one of a step begins the next.
+    /// Handles an answer; the last answer of a step begins the next step.
     fn take(
         &mut self,
         step: Step,
@@ -256,7 +257,7 @@ impl Round {
     }
 }
 
-/// The one that is asked at a place in a step; `None` for the agreed log and the exchange.
+/// The replica or member asked at a place in a step; `None` for the agreed log and the exchange.
 fn asked(step: Step, place: usize) -> Option<Asked> {
     match step {
         Step::Open | Step::Note | Step::Confirm | Step::Reap => Some(Asked::Replica(place)),

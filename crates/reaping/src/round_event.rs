@@ -1,17 +1,17 @@
-//! Events of a round, and the effects that it asks for.
+//! Events of a round, and the effects that it requests.
 
 use crate::kept_because::KeptBecause;
 use crate::watermark::{Incarnation, RoundName, Watermark};
 
-/// The answer of a replica; a late one, or none, is [`KeptBecause::ReplicaDown`].
+/// The answer of a replica; a late or missing answer is [`KeptBecause::ReplicaDown`].
 pub type ReplicaAnswer<T> = Result<T, KeptBecause>;
 
 /// An event of a round. Each question has one answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RoundEvent {
-    /// The agreed log has taken the announcement, or it has not.
+    /// The agreed log has accepted or refused the announcement.
     Announced {
-        /// It has. An unknown end counts as not.
+        /// True if it was accepted. An unknown outcome counts as refused.
         is_agreed: bool,
     },
     /// A replica has fixed its extent.
@@ -23,113 +23,114 @@ pub enum RoundEvent {
     },
     /// The exchange has ended.
     Compared {
-        /// It was complete, among these replicas, and began when it was asked for.
+        /// True if it was complete among these replicas, and began after the request.
         is_complete: bool,
     },
-    /// A member's requests that were under way when it was asked are over.
+    /// A member's requests that were under way when it was asked have ended.
     Settled {
         /// Its place among the members.
         member: usize,
-        /// They are; otherwise it has not answered.
+        /// True if they have ended; false if the member has not answered.
         is_settled: bool,
     },
-    /// A member has looked for hints of keys of the preference list, whichever partition they are
-    /// kept for: after a change of the ring they go to all replicas.
+    /// A member has looked for hints of keys of the preference list, for any partition: after a
+    /// change of the ring they go to all replicas.
     Hints {
         /// Its place among the members.
         member: usize,
-        /// So many; none only if it has noted that durably. `None` without an answer.
+        /// The number of hints; zero only if the member has noted that durably. `None` without an
+        /// answer.
         hints: Option<u64>,
     },
-    /// A member has looked whether a hint has come since it noted that it has none.
+    /// A member has checked whether a hint was stored since its note.
     HintsAgain {
         /// Its place among the members.
         member: usize,
-        /// No hint has come; or the reason why that is not known.
+        /// `Ok` if no hint was stored, or the reason why this is not certain.
         answer: ReplicaAnswer<()>,
     },
     /// A replica's extent and its mark are durable.
     Noted {
         /// Its place in the preference list.
         replica: usize,
-        /// Or the reason why not.
+        /// The reason, if they are not.
         answer: ReplicaAnswer<()>,
     },
-    /// The agreed log has taken the watermark, or it has not.
+    /// The agreed log has accepted or refused the watermark.
     Agreed {
-        /// It has. An unknown end counts as not.
+        /// True if it was accepted. An unknown outcome counts as refused.
         is_agreed: bool,
     },
-    /// A member has learned the watermark, and its store of hints has the note.
+    /// A member has the watermark, and its store of hints has the note.
     HintsConfirmed {
         /// Its place among the members.
         member: usize,
-        /// Or the reason why not.
+        /// The reason, if this is not so.
         answer: ReplicaAnswer<()>,
     },
-    /// A replica has learned the watermark and has its mark.
+    /// A replica has the watermark and its mark.
     Confirmed {
         /// Its place in the preference list.
         replica: usize,
-        /// Or the reason why not.
+        /// The reason, if this is not so.
         answer: ReplicaAnswer<()>,
     },
     /// A replica has removed its tombstones.
     Reaped {
         /// Its place in the preference list.
         replica: usize,
-        /// So many.
+        /// Their number.
         answer: ReplicaAnswer<u64>,
     },
     /// Ring or members have changed, or rounds are switched off.
     Stop,
 }
 
-/// An effect that a round asks for.
+/// An effect that a round requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RoundEffect {
-    /// The agreed log is to take this, before anything is asked.
+    /// Propose this announcement to the agreed log.
     Announce(RoundName),
-    /// A replica is to fix its extent, and then to wait for the holders of its key locks.
+    /// Ask a replica to fix its extent, and then to wait for the holders of its key locks.
     AskOpen {
         /// Its place in the preference list.
         replica: usize,
     },
-    /// The replicas are to be compared by an exchange that begins now.
+    /// Compare the replicas by an exchange that begins now.
     Compare,
-    /// A member is to answer when its requests that are under way now are over.
+    /// Ask a member to answer when its requests that are under way now have ended.
     AskSettle {
         /// Its place among the members.
         member: usize,
     },
-    /// A member is to look for hints, and to note durably if it has none.
+    /// Ask a member to look for hints, and to note durably if it has none.
     AskHints {
         /// Its place among the members.
         member: usize,
     },
-    /// A member is to look whether a hint has come since ([`crate::HintsNote::still_none`]).
+    /// Ask a member whether a hint was stored since its note ([`crate::HintsNote::still_none`]).
     AskHintsAgain {
         /// Its place among the members.
         member: usize,
     },
-    /// A replica is to make its extent durable, and then its mark.
+    /// Ask a replica to make its extent durable, and then its mark.
     AskNote {
         /// Its place in the preference list.
         replica: usize,
     },
-    /// The agreed log is to take this.
+    /// Propose this watermark to the agreed log.
     Propose(Watermark),
-    /// A member is to answer when it has learned the watermark ([`crate::HintsNote::confirm`]).
+    /// Ask a member to confirm that it has the watermark ([`crate::HintsNote::confirm`]).
     AskConfirmHints {
         /// Its place among the members.
         member: usize,
     },
-    /// A replica is to answer when it has learned the watermark.
+    /// Ask a replica to confirm that it has the watermark.
     AskConfirm {
         /// Its place in the preference list.
         replica: usize,
     },
-    /// A replica is to remove the tombstones within its mark.
+    /// Ask a replica to remove the tombstones within its mark.
     AskReap {
         /// Its place in the preference list.
         replica: usize,
@@ -150,10 +151,10 @@ pub enum Asked {
 /// The outcome of a round.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RoundOutcome {
-    /// Why tombstones stay, if they do; after some have gone, why others of them stay at some
-    /// replica.
+    /// The reason why tombstones stay, if they do; after a removal, the reason why some stay on
+    /// some replica.
     pub kept: Option<KeptBecause>,
-    /// The one whose answer that was, if it was an answer.
+    /// The replica or member that gave the reason in an answer, if one did.
     pub kept_by: Option<Asked>,
     /// The watermark, if the round has raised it.
     pub raised: Option<Watermark>,

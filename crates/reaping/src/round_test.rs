@@ -1,4 +1,5 @@
-//! A round goes from step to step, asks all replicas in each, and ends at the first no.
+//! A round goes from step to step, asks all replicas in each, and ends at the first negative
+//! answer.
 
 use kvorum_planted_defects::{PlantedDefect, plant};
 
@@ -28,7 +29,7 @@ fn watermark() -> Watermark {
     }
 }
 
-/// The answer that lets the round go on.
+/// The answer that lets the round continue.
 fn yes(effect: &RoundEffect) -> Option<RoundEvent> {
     Some(match effect {
         RoundEffect::Announce(_) => RoundEvent::Announced { is_agreed: true },
@@ -70,7 +71,7 @@ fn yes(effect: &RoundEffect) -> Option<RoundEvent> {
     })
 }
 
-/// The answer that does not, and the reason that the round then gives.
+/// The answer that ends the round, and the reason that the round then reports.
 fn no(effect: &RoundEffect) -> Option<(RoundEvent, KeptBecause)> {
     let down = Err(KeptBecause::ReplicaDown);
     let event = match yes(effect)? {
@@ -117,7 +118,7 @@ fn no(effect: &RoundEffect) -> Option<(RoundEvent, KeptBecause)> {
     Some((event, reason))
 }
 
-/// Answers each question with a yes, but the one with this number; returns all effects.
+/// Answers each question with yes, except the one with this number; returns all effects.
 fn run(refused: Option<usize>, answer: Option<RoundEvent>) -> Vec<RoundEffect> {
     let mut effects = Vec::new();
     let mut round = Round::start(REQUEST, &mut effects);
@@ -142,7 +143,7 @@ fn outcome(effects: &[RoundEffect]) -> &RoundOutcome {
     }
 }
 
-/// The one that a question goes to.
+/// The receiver of a question.
 fn asked_by(effect: &RoundEffect) -> Option<Asked> {
     match *effect {
         RoundEffect::AskOpen { replica }

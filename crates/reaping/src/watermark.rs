@@ -1,18 +1,19 @@
-//! The watermark of a preference list: the last complete exchange that nothing can come behind of.
+//! The watermark of a preference list: the last complete exchange after which no older version can
+//! arrive.
 //!
-//! Watermarks are agreed state. Replicas learn them in the order of the agreed log, so a replica
-//! with one watermark has learned all earlier ones.
+//! Watermarks are agreed state. Replicas apply them in the order of the agreed log, so a replica
+//! with one watermark has applied all earlier ones.
 
 use serde::{Deserialize, Serialize};
 
-/// One lifetime of a replica's data: another one when its store was created or erased.
+/// One lifetime of a replica's data: a new one begins when its store is created or erased.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Incarnation(pub u64);
 
-/// Names one attempt to raise a watermark.
+/// The name of one attempt to raise a watermark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct RoundName {
-    /// One above the number of the watermark that it is to replace; the first is one.
+    /// One above the number of the watermark that the round replaces; the first is one.
     pub number: u64,
     /// A random number: two attempts with one number differ in it.
     pub nonce: u64,
@@ -26,12 +27,13 @@ impl RoundName {
     }
 }
 
-/// The last round of a preference list that went through; agreed state.
+/// The last successful round of a preference list; agreed state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Watermark {
     /// The round.
     pub round: RoundName,
-    /// Differs whenever the places of the ring, the number of replicas or the members do.
+    /// A number that changes with the placement of the ring, the number of replicas and the
+    /// members.
     pub epoch: u64,
     /// All replicas of the preference list, in its order.
     pub replicas: Vec<Incarnation>,

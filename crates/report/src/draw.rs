@@ -1,4 +1,4 @@
-//! Charts: their content, the mapping of values to places, and the SVG that a reader sees.
+//! Charts: their content, the mapping of values to places, and the SVG.
 //!
 //! Everything here is a function of its arguments, so that the content of a chart can be tested without
 //! a browser.

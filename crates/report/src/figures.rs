@@ -1,4 +1,4 @@
-//! Figures of a run in single numbers, and the better of two of them.
+//! Figures of a run as single numbers, each with its better direction.
 
 use crate::draw::Unit;
 use crate::result::{Operation, OperationTotals, RunResult};
@@ -18,22 +18,22 @@ pub struct Figure {
     pub value: f64,
 }
 
-/// The better of two values.
+/// The better direction of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Better {
-    /// The higher one.
+    /// Higher values are better.
     Higher,
-    /// The lower one.
+    /// Lower values are better.
     Lower,
 }
 
-/// The title of the figure that a run is judged by first.
+/// The title of the most important figure of a run.
 pub const THROUGHPUT: &str = "Throughput";
 
 /// Group of figures about the server's process.
 pub const SERVER: &str = "server";
 
-/// All figures of a run that are known, those of the whole run first.
+/// All known figures of a run, those of the whole run first.
 pub fn figures(run: &RunResult) -> Vec<Figure> {
     let mut figures = of_the_whole(run);
     for operation in &run.operations {
@@ -68,10 +68,10 @@ pub fn throughput(run: &RunResult) -> f64 {
     operations(run) / seconds(run).max(1e-9)
 }
 
-/// The latencies of an operation over the whole run: as recorded, else from its rows.
+/// The latencies of an operation over the whole run: the recorded ones, or those from its rows.
 pub fn totals(operation: &Operation) -> OperationTotals {
     if let Some(totals) = &operation.totals {
-        // There is no latency if nothing succeeded, and none is better than another.
+        // Without a success there is no latency to compare.
         return match totals.count > 0.0 {
             true => totals.clone(),
             false => OperationTotals {
@@ -117,7 +117,7 @@ pub fn cpu_per_operation(run: &RunResult) -> Option<f64> {
     Some(growth(run, "cpu_seconds")? * 1e6 / operations)
 }
 
-/// The few figures by which runs of several tests are laid side by side, over all operations.
+/// The few figures that compare runs of several tests, over all operations.
 pub fn summary(run: &RunResult) -> Vec<Figure> {
     let all: Vec<OperationTotals> = run.operations.iter().map(totals).collect();
     let count: f64 = all.iter().map(|totals| totals.count).sum();
@@ -156,7 +156,7 @@ impl Figure {
         }
     }
 
-    /// A figure for which lower is better, as for all except throughput.
+    /// A figure for which lower is better, as for all figures except throughput.
     fn of(group: &str, title: &str, unit: Unit, value: f64) -> Self {
         Self {
             group: group.to_owned(),
@@ -168,7 +168,7 @@ impl Figure {
     }
 }
 
-/// Those whose values are known.
+/// The figures with known values.
 fn known<const COUNT: usize>(
     group: &str,
     figures: [(&str, Unit, Option<f64>); COUNT],
@@ -189,7 +189,7 @@ fn of_the_whole(run: &RunResult) -> Vec<Figure> {
 
 fn of_operation(operation: &Operation) -> Vec<Figure> {
     let totals = totals(operation);
-    // A store that has nothing to read is fast: no latency can be judged without this.
+    // A store with nothing to read is fast: latencies mean little without this figure.
     let missed = missed_share(&totals).filter(|share| *share > 0.0);
     let latency = Unit::Microseconds;
     let figures = [
@@ -226,8 +226,8 @@ fn of_server(run: &RunResult) -> Vec<Figure> {
     known(SERVER, figures).collect()
 }
 
-/// A value as a multiple of the base's. None where the base is zero and the value is not: the ratio is
-/// undefined.
+/// A value as a multiple of the base's. `None` if the base is zero and the value is not: the ratio
+/// is undefined.
 pub fn ratio(value: f64, base: f64) -> Option<f64> {
     if base == value {
         Some(1.0)

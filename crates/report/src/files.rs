@@ -1,4 +1,4 @@
-//! Files that are written whole or not at all.
+//! Files that are written completely or not at all.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -9,7 +9,7 @@ use anyhow::Context as _;
 /// one.
 ///
 /// # Errors
-/// Those of the file system, with the path.
+/// Errors of the file system, with the path.
 pub fn write_atomically(path: &Path, text: &str) -> anyhow::Result<()> {
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -21,7 +21,7 @@ pub fn write_atomically(path: &Path, text: &str) -> anyhow::Result<()> {
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt as _;
-            // Pages are for others to read too; the umask still takes its share.
+            // Other users may read pages; the umask still applies.
             builder.permissions(std::fs::Permissions::from_mode(0o644));
         }
         let mut file = builder.prefix(".new-").tempfile_in(folder)?;

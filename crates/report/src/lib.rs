@@ -1,6 +1,6 @@
 //! The pages of `kvorum bench`: one run, several side by side, and a matrix of tests and backends.
 //!
-//! A tool at the rim: it reads result directories and writes HTML that needs no network.
+//! The tool reads result directories and writes HTML that needs no network.
 //!
 //! - [`result`]: a result directory, read; [`figures`]: single numbers about a run.
 //! - [`draw`]: scales, ticks, units and the SVG of a chart.

@@ -44,8 +44,8 @@ pub fn readme(index: &MatrixIndex<'_>, command: &str) -> String {
     text
 }
 
-/// Every figure of every run: `test, backend, durability, figure, unit, value, ratio`, the ratio
-/// to the first backend.
+/// Every figure of every run: `test, backend, durability, figure, unit, value, ratio`, where the
+/// ratio is to the first backend.
 pub fn figures_csv(index: &MatrixIndex<'_>) -> String {
     let mut text = "test,backend,durability,figure,unit,value,ratio\n".to_owned();
     let kinds = page::kinds(&index.rows);
@@ -76,13 +76,13 @@ pub fn figures_csv(index: &MatrixIndex<'_>) -> String {
     text
 }
 
-/// A line of Markdown with plain blanks.
+/// A line of Markdown with plain spaces.
 fn push(text: &mut String, line: &str) {
     text.push_str(&plain(line));
     text.push('\n');
 }
 
-/// Text without the letters that keep numbers and units together on a page.
+/// Text with plain spaces in place of non-breaking ones.
 fn plain(text: &str) -> String {
     text.replace('\u{a0}', " ")
 }
@@ -131,7 +131,7 @@ fn figure_table(text: &mut String, index: &MatrixIndex<'_>, kind: &Figure) {
     }
 }
 
-/// The possible hits of gets, run by run, and the conclusions.
+/// Writes the possible hits of gets, run by run, and the conclusions.
 fn hits_table(text: &mut String, index: &MatrixIndex<'_>) {
     let mut known: Vec<(String, Hits)> = Vec::new();
     for row in &index.rows {

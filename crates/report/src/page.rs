@@ -1,4 +1,4 @@
-//! The documents: each a single HTML file that needs nothing else.
+//! The documents: each is a single HTML file that needs no other file.
 
 mod charts;
 mod comparison;

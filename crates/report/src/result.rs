@@ -1,7 +1,7 @@
-//! A result directory as `kvorum bench run` leaves it, read into memory.
+//! A result directory of `kvorum bench run`, read into memory.
 //!
-//! Only `summary.csv` has to be there, so that a directory written by basho_bench itself makes a report
-//! too; a missing file is left out of the page and named there.
+//! Only `summary.csv` is required, so that a directory of basho_bench itself makes a report too.
+//! The page names missing files.
 
 mod causes;
 mod csv;
@@ -17,22 +17,22 @@ pub use csv::Table;
 pub use description::{Description, Hits, Machine, OperationTotals, Server, Stall};
 pub use read_error::ReadError;
 
-/// Everything that is known of one run.
+/// The data of one run.
 #[derive(Debug, Clone)]
 pub struct RunResult {
     /// Its directory.
     pub directory: PathBuf,
-    /// The name of the test: as given, that of its configuration, or that of the directory.
+    /// The name of the test: the given name, or the name of its configuration or directory.
     pub name: String,
-    /// `run.json`, when there is one.
+    /// `run.json`, if there is one.
     pub description: Option<Description>,
     /// `summary.csv`: elapsed, window, total, successful, failed.
     pub summary: Table,
     /// One table per operation, in the order of their names.
     pub operations: Vec<Operation>,
-    /// `server.csv`, when the server was watched.
+    /// `server.csv`, if the server was sampled.
     pub server: Option<Table>,
-    /// `volume.csv`, when volume was counted.
+    /// `volume.csv`, if volume was counted.
     pub volume: Option<Table>,
     /// `errors.csv`: the causes of failed operations, the most frequent first.
     pub causes: Vec<Cause>,
@@ -41,12 +41,12 @@ pub struct RunResult {
 /// The data of one operation.
 #[derive(Debug, Clone)]
 pub struct Operation {
-    /// The label as in the name of its file.
+    /// The label in the name of its file.
     pub label: String,
     /// Its latencies in microseconds: elapsed, window, n, min, mean, median, 95th, 99th, 99_9th,
     /// max, errors.
     pub latencies: Table,
-    /// Figures of the whole run, when described.
+    /// Figures of the whole run, if `run.json` has them.
     pub totals: Option<OperationTotals>,
 }
 
@@ -54,7 +54,7 @@ impl RunResult {
     /// Reads a result directory.
     ///
     /// # Errors
-    /// When `summary.csv` is missing, or a file is there and cannot be understood.
+    /// `summary.csv` is missing, or a file cannot be parsed.
     pub fn read(directory: &Path) -> Result<Self, ReadError> {
         let description = read_optional(&directory.join("run.json"), Description::parse)?;
         let summary_path = directory.join("summary.csv");
@@ -83,12 +83,12 @@ impl RunResult {
         })
     }
 
-    /// The possible hits of gets, where known.
+    /// The possible hits of gets, if known.
     pub fn hits(&self) -> Option<Hits> {
         self.description.as_ref()?.hits
     }
 
-    /// Stalls of the server that the run noticed.
+    /// Stalls of the server that the run recorded.
     pub fn stalls(&self) -> &[Stall] {
         self.description
             .as_ref()
@@ -151,7 +151,7 @@ fn read_optional<T>(
     }
 }
 
-/// The last part of a path, also of `.` and of a link.
+/// The last part of a path, with `.` and links resolved.
 fn directory_name(directory: &Path) -> String {
     let real = directory
         .canonicalize()

@@ -1,4 +1,4 @@
-//! The page of one run, beside its figures.
+//! The page of one run, in its result directory.
 
 use std::path::{Path, PathBuf};
 
@@ -9,20 +9,20 @@ use crate::result::RunResult;
 /// The name of a run's page in its directory.
 pub const REPORT: &str = "report.html";
 
-/// Makes the report of a run as `report.html` in its directory, and returns its path.
+/// Writes the report of a run as `report.html` in its directory, and returns its path.
 ///
 /// # Errors
-/// A directory that is not a run's, or a page that cannot be written.
+/// If the directory has no run, or the page cannot be written.
 pub fn write_report(directory: &Path) -> anyhow::Result<PathBuf> {
     let page = directory.join(REPORT);
     write_page(directory, &page)?;
     Ok(page)
 }
 
-/// Makes the report of a run as this page.
+/// Writes the report of a run to `page`.
 ///
 /// # Errors
-/// Those of [`write_report`].
+/// The errors of [`write_report`].
 pub fn write_page(directory: &Path, page: &Path) -> anyhow::Result<()> {
     let run = RunResult::read(directory)?;
     write_atomically(page, &page::run(&run, &[]))

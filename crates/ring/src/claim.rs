@@ -1,27 +1,29 @@
 //! Claim: the choice of each partition's owner.
 //!
-//! Two ways lead to a ring. *Growing* keeps the previous ring and moves only what balance demands; then a few
-//! swaps make it as distinct as a fresh layout. *Laying out* starts from arrangements that are known to be
-//! good, improves the best, and gives its places to the nodes that already own most of them. A layout is
-//! taken only where growing did not reach its distances, or moves more: moving data costs hours, but two
-//! replicas on one node are a risk for as long as the ring stays.
+//! There are two ways to a ring. *Growing* keeps the previous ring and moves only the partitions
+//! that balance demands; then a few swaps make it as distinct as a fresh layout. *Laying out*
+//! improves a few good starting arrangements, takes the best, and gives its places to the nodes
+//! that already own most of them. A layout is taken only if growing did not reach its distances, or
+//! moves more. Moving data costs hours, but two replicas on one node are a risk for as long as the
+//! ring stays.
 //!
 //! Invariants of every result (tested as properties):
 //! - the order of the claimants does not matter, and the same input gives the same ring;
-//! - every claimant has the share that its weight asks for, rounded up or down, except that none gets
-//!   more than fit on the circle n apart; so claimants of equal weight differ by one partition at most;
-//! - n consecutive partitions are on distinct nodes if any arrangement of such shares allows it, and then as
-//!   many as possible are in distinct locations. In all small rings that is the maximum of all arrangements
-//!   (tried one by one). A search may miss the last step where locations are within a few hundredths of
-//!   filling the ring l apart, and in rings of 1024 partitions and more;
-//! - after an update both are as in a fresh ring, and a second claim moves nothing;
+//! - every claimant has the share of its weight, rounded up or down, but no more partitions than
+//!   fit on the circle n apart; so claimants of equal weight differ by one partition at most;
+//! - n consecutive partitions are on distinct nodes if any arrangement of such shares allows it,
+//!   and then as many as possible are in distinct locations. In all small rings this is the best of
+//!   all arrangements (tried one by one). The search may miss the last step in rings of 1024
+//!   partitions and more, and if locations almost fill the ring l apart;
+//! - after an update, shares and distances are as in a fresh ring, and a second claim moves
+//!   nothing;
 //! - if the requested distance is impossible, a ring that grew has at most about twice the pairs of a fresh
 //!   layout;
-//! - a join without locations moves the minimum for balance, if there are more nodes than n; a leave moves at
-//!   most twice the minimum plus two, if there are twice as many nodes. With hardly more nodes than n, or
-//!   locations whose shares just fit, a ring can only repeat itself: to come back to that after a change
-//!   moves most of it. That is on purpose; an operator who prefers two replicas in one location to transfers
-//!   gives those nodes the same location.
+//! - a join without locations moves the minimum for balance, if there are more than n nodes; a
+//!   leave moves at most twice the minimum plus two, if there are at least 2n nodes. With hardly
+//!   more than n nodes, or locations whose shares just fit, only a repeating ring is possible, and
+//!   a change moves most of it. This is intended. An operator who prefers two replicas in one
+//!   location to transfers gives those nodes the same location.
 
 use std::collections::BTreeMap;
 
@@ -39,12 +41,13 @@ pub struct Claimant {
     pub node: NodeId,
     /// Its share of the ring relative to the others'; 0 for a node that is leaving.
     pub weight: u32,
-    /// Rack, room or zone; replicas are kept in distinct ones. A node without is its own location.
+    /// Rack, room or zone; replicas are kept in distinct locations. A node without one is its own
+    /// location.
     pub location: Option<String>,
 }
 
 impl Claimant {
-    /// A node like every other: weight 1, no location.
+    /// A node with weight 1 and no location.
     pub fn new(node: NodeId) -> Self {
         Self {
             node,
@@ -60,13 +63,13 @@ pub enum ClaimError {
     /// No claimant has a weight above 0.
     #[error("no node wants partitions")]
     NoClaimants,
-    /// A node stands in the list twice.
+    /// A node is in the list twice.
     #[error("node {node} claims twice")]
     Duplicate {
         /// The node.
         node: NodeId,
     },
-    /// Partitions are never split or joined by a claim.
+    /// A claim never splits or joins partitions.
     #[error("ring of {got} partitions cannot become one of {expected}")]
     SizeChange {
         /// The size asked for.
@@ -77,7 +80,7 @@ pub enum ClaimError {
 }
 
 /// The ring of `size` for these claimants, with `n` consecutive replicas on distinct nodes (and
-/// locations) wherever feasible, moving as little as that allows from the `previous` ring.
+/// locations) if feasible. Moves as little of the `previous` ring as this allows.
 ///
 /// A partition that changes hands gets the next epoch.
 pub fn claim(
@@ -110,11 +113,12 @@ pub fn claim(
     Ok(plan.ring(&owners, Some(previous)))
 }
 
-/// If a fresh layout is crowded, a ring that grows may be twice as crowded, plus one pair in one
-/// location (of the widest apart) for this many partitions: less crowding would take moving most of it.
+/// If a fresh layout is crowded, a growing ring may be twice as crowded, plus one pair in one
+/// location (at the largest distance) for this many partitions. Less crowding would move most of
+/// the ring.
 const SLACK: Crowding = 4;
 
-/// The claimants in order, the partitions that each is due, and the rules of the place.
+/// The claimants in order, and the rules, with the partitions that each is due.
 struct Plan {
     size: RingSize,
     nodes: Vec<NodeId>,
@@ -184,7 +188,7 @@ impl Plan {
         usize::from(self.size.get())
     }
 
-    /// Keeps partitions within quota, hands out the rest where it crowds least.
+    /// Keeps each owner's partitions up to its quota, and assigns the rest where they crowd least.
     fn grow(&self, goal: &Goal) -> Vec<Member> {
         let mut owners: Vec<Member> = self
             .rules
@@ -226,8 +230,9 @@ impl Plan {
             })
     }
 
-    /// The partition, free or of an owner with too many, where `taker` crowds least and most crowding
-    /// leaves with the present owner.
+    /// The partition where `taker` crowds least, among partitions that are free or whose owner has
+    /// too many. Of equal ones a free partition comes first, then the partition whose present owner
+    /// crowds most.
     fn place_for(&self, taker: Member, owners: &[Member], owned: &[usize]) -> Option<usize> {
         let free =
             |at: &usize| owners[*at] == UNOWNED || owned[owners[*at]] > self.due(owners[*at]);
@@ -246,7 +251,7 @@ impl Plan {
         })
     }
 
-    /// A fresh arrangement: the least crowded of those that are found from a few good starts.
+    /// A fresh arrangement: the least crowded of those found from a few good starts.
     fn lay_out(&self) -> Vec<Member> {
         let equal = self.weights.windows(2).all(|pair| pair[0] == pair[1]);
         let rounds = if equal {
@@ -268,8 +273,8 @@ impl Plan {
         self.with_closer_aims(best)
     }
 
-    /// The arrangement, or one with longer lists in distinct locations everywhere, if that is easier to
-    /// find while the longest do not count.
+    /// The arrangement, or one with longer lists in distinct locations everywhere. Such an
+    /// arrangement may be easier to find when the longest lists do not count.
     fn with_closer_aims(&self, owners: Vec<Member>) -> Vec<Member> {
         let found = self.rules.spacing(&owners);
         for locations in (found.1 + 1..self.rules.locations).rev() {
@@ -291,7 +296,7 @@ impl Plan {
         places.map(|(at, owner)| self.rules.moved(at, *owner)).sum()
     }
 
-    /// The goal of a ring that grows; one that misses it is laid out again.
+    /// The goal of a growing ring; a ring that misses it is laid out again.
     fn goal(&self, laid_out: &[Member]) -> Goal {
         let slack = Crowding::from(self.size.get()) / SLACK;
         let crowding = match self.rules.crowding(laid_out) {
@@ -304,10 +309,10 @@ impl Plan {
         }
     }
 
-    /// The arrangement with its places given to nodes so that most partitions stay.
+    /// The same arrangement with nodes exchanged so that most partitions stay.
     ///
-    /// Members that are alike (in share and location) trade all their places, so that each gets the
-    /// places where it already owns most partitions.
+    /// Members that are alike (in share and location) exchange all their places, so that each gets
+    /// the set of places that contains most of its own.
     fn keep_most(&self, mut owners: Vec<Member>, goal: &Goal) -> Vec<Member> {
         let all_apart = self.all_apart();
         let shares = &self.rules.shares;
@@ -323,8 +328,8 @@ impl Plan {
         given_back(&self.rules, owners, goal)
     }
 
-    /// The member that gets the places of each member: the pairs with most partitions in common first,
-    /// then the rest.
+    /// For each member, the member that gets its places: the pairs with most partitions in common
+    /// first, then the rest.
     fn matched(&self, owners: &[Member], alike: impl Fn(Member, Member) -> bool) -> Vec<Member> {
         let mut shared = BTreeMap::<(Member, Member), usize>::new();
         for (places_of, had) in owners.iter().zip(&self.rules.before) {
@@ -343,7 +348,8 @@ impl Plan {
             }
         }
         let rest = matched.iter().enumerate().map(|(places_of, member)| {
-            // Members that are alike form classes of one size on both sides: one is always left.
+            // Classes of members that are alike have equal sizes on both sides, so a member is
+            // always left.
             let unplaced = || (0..placed.len()).find(|at| !placed[*at] && alike(places_of, *at));
             let member = member.or_else(unplaced).unwrap_or(places_of);
             placed[member] = true;
@@ -352,13 +358,12 @@ impl Plan {
         rest.collect()
     }
 
-    /// True when no two members share a location: then all of them are alike.
+    /// True when no two members share a location, so that locations make no difference.
     fn all_apart(&self) -> bool {
         self.locations == self.nodes.len()
     }
 
-    /// Members in the order of a round: locations alternate, the most populous first; those with
-    /// the higher quota lead.
+    /// Members in the order of a round: locations alternate, the most populous first.
     fn round(&self) -> Vec<Member> {
         let mut populations = BTreeMap::<usize, usize>::new();
         let mut keyed: Vec<(usize, usize, Member)> = Vec::new();
@@ -379,10 +384,10 @@ impl Plan {
         keyed.into_iter().map(|(.., member)| member).collect()
     }
 
-    /// Whole rounds, from which single places are dropped at even distances until the ring's size is
-    /// met. A round closes upon itself around the circle. A dropped place shortens the distances around
-    /// it by one; an incomplete last round would shorten some by many. With no node to spare each drop
-    /// makes lists crowded, and the fewest when all are in one round.
+    /// Whole rounds, from which single places are dropped at even distances until the ring's size
+    /// is met. A whole number of rounds closes the circle. A dropped place shortens the distances
+    /// around it by one; an incomplete last round would shorten some by many. If there are no more
+    /// nodes than replicas, each drop makes lists crowded, and drops in one round crowd the fewest.
     fn equal_rounds(&self) -> Vec<Member> {
         let round = self.round();
         let members = round.len();
@@ -414,7 +419,8 @@ impl Plan {
             .collect()
     }
 
-    /// Each place to the member that is furthest behind its quota at that point of the circle.
+    /// Gives each place to the member that is furthest behind its quota at that point of the
+    /// circle.
     fn weighted_rounds(&self) -> Vec<Member> {
         let partitions = self.partitions();
         let round = self.round();
@@ -439,8 +445,8 @@ impl Plan {
             .collect()
     }
 
-    /// Each place to a location, and there to a member, so that either comes around evenly: among members
-    /// that are due another place, the one with the nearest deadline gets it.
+    /// Gives each place to a location, and there to a member, so that both recur evenly: among
+    /// those that are due another place, the one with the nearest deadline gets it.
     fn by_location(&self) -> Vec<Member> {
         let location_of = &self.rules.location_of;
         let members = 0..self.nodes.len();
@@ -470,8 +476,9 @@ impl Plan {
         (0..self.partitions()).map(next).collect()
     }
 
-    /// Rank of a member with this many of its due partitions for the next place. First come members that are
-    /// due a place now, then members with a nearer deadline, then members that are due more.
+    /// Rank of a member or location for the next place, when it owns this many of its due
+    /// partitions. First come those that are due a place now, then nearer deadlines, then those
+    /// that are due more.
     fn turn(
         &self,
         due: usize,

@@ -14,18 +14,19 @@ use crate::ring::{Epoch, Ring};
 pub struct CoverageVnode {
     /// The vnode to ask.
     pub partition: Partition,
-    /// The node that it runs on: the owner, or the receiver of one that closes.
+    /// The node that serves its reads: the owner, or the receiver of a closing partition.
     pub node: NodeId,
     /// Its epoch in the ring that the plan was made from.
     pub epoch: Epoch,
     /// The owner partitions whose keys it reports, in ring order.
     pub owners: Vec<Partition>,
-    /// True when these are all of which it holds replicas: no key has to be hashed to filter.
+    /// True when these are all owner partitions whose keys it holds: no key has to be hashed as a
+    /// filter.
     pub whole: bool,
 }
 
-/// The vnodes of a coverage query with their owner partitions, in ring order from the place where the
-/// plan began.
+/// The vnodes of a coverage query with their owner partitions, in ring order from the start of the
+/// plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CoveragePlan {
     /// The vnodes, each once.
@@ -36,11 +37,11 @@ pub struct CoveragePlan {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no replica is up for {} of the ring's owner partitions", missing.len())]
 pub struct CoverageError {
-    /// The owner partitions of which every replica is down.
+    /// The owner partitions whose replicas are all down.
     pub missing: Vec<Partition>,
 }
 
-/// `count` owner partitions from `first` on, answered for by one vnode.
+/// `count` owner partitions from `first` on, which one vnode answers for.
 struct Span {
     first: Partition,
     count: u16,
@@ -50,8 +51,8 @@ struct Span {
 impl Ring {
     /// The smallest plan for a bucket with `n_val`, on nodes that are `up`.
     ///
-    /// `offset`, taken modulo the ring's size, is where the search begins: plans of equal size for
-    /// different offsets ask different vnodes, which spreads the load of many queries.
+    /// The search begins at `offset` modulo the ring's size. Plans for different offsets ask
+    /// different vnodes, which spreads the load of many queries.
     pub fn coverage_plan(
         &self,
         n_val: u32,
@@ -62,7 +63,8 @@ impl Ring {
         self.coverage_plan_of(n_val, colocated, offset, |node, _| up(node))
     }
 
-    /// The same, of those vnodes alone that are `available`; nodes are named with each.
+    /// Like [`Ring::coverage_plan`], with only the `available` vnodes; the filter receives each
+    /// vnode with its node.
     pub fn coverage_plan_of(
         &self,
         n_val: u32,
@@ -75,8 +77,8 @@ impl Ring {
         let available: Vec<bool> = self.size().partitions().map(is_available).collect();
         let detours = self.read_detours(colocated);
         self.all_covered(detours, n, &available)?;
-        // Some vnode of a smallest plan holds the owner partition at the offset, and there are n that
-        // do. Going on greedily from behind each of them finds a plan as small as any.
+        // In a smallest plan, one of the n vnodes that hold the owner partition at the offset
+        // answers for it. A greedy search from behind each of the n finds a smallest plan.
         let fewest = (1..=n)
             .map(|step| self.size().wrap(offset.wrapping_add(step)))
             .map(|start| self.spans_from(start, detours, n, &available))
@@ -84,7 +86,7 @@ impl Ring {
         let mut vnodes: Vec<CoverageVnode> = Vec::new();
         for span in fewest.unwrap_or_default() {
             let covering = self.covering(&span, n);
-            // By way of a detour, a vnode may come up twice.
+            // Because of a detour, a vnode may appear twice.
             match vnodes.iter_mut().find(|it| it.partition == span.vnode) {
                 Some(twice) if !detours.is_empty() => {
                     twice.owners.extend(covering.owners);
@@ -118,7 +120,8 @@ impl Ring {
         }
     }
 
-    /// Takes for each owner partition not yet covered the available vnode that reaches furthest.
+    /// For each owner partition that is not covered yet, takes the available vnode that reaches
+    /// furthest.
     fn spans_from(
         &self,
         start: Partition,
@@ -136,7 +139,7 @@ impl Ring {
                 .filter(|vnode| available[vnode.slot()])
                 .map(|vnode| (self.reach(detours, first, n, vnode), vnode))
                 .max_by_key(|(reach, _)| *reach);
-            // Every owner partition has an available vnode: checked before.
+            // Every owner partition has an available vnode, as `all_covered` has checked.
             let Some((reach, vnode)) = furthest else {
                 break;
             };
@@ -151,8 +154,7 @@ impl Ring {
         spans
     }
 
-    /// Number of owner partitions from `first` on whose keys the vnode holds; it holds those of
-    /// `first`.
+    /// Number of owner partitions from `first` on whose keys the vnode holds, `first` included.
     fn reach(&self, detours: &Detours, first: Partition, n: u16, vnode: Partition) -> u16 {
         let size = self.size();
         if detours.is_empty() {
@@ -175,8 +177,8 @@ impl Ring {
             owners: (0..span.count)
                 .map(|step| self.size().after(span.first, step))
                 .collect(),
-            // A vnode without any move in its past holds these alone. Later, it may have more: keys
-            // that it receives before reads use it, and keys from a time with more replicas.
+            // A vnode that has never moved holds these keys only. Any other may hold more: keys
+            // that it received before reads use it, and keys from a time with more replicas.
             whole: span.count == n && self.epoch(span.vnode) == Epoch::FIRST,
         }
     }

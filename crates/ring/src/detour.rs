@@ -1,12 +1,12 @@
 //! Detours: partitions that the lists of a key pass over, so that its replicas are on distinct nodes.
 //!
-//! Three nodes cannot take turns around a circle of 2^k partitions: near its end two neighbours have
-//! one owner in any arrangement, and a list that goes straight on has two replicas there. Such a list
-//! passes over the second. The detours are agreed, and change as the number of replicas does. If they
-//! followed from the owners alone, each partition that moves would change lists at other places, and
-//! those would not be filled.
+//! Three nodes cannot alternate evenly around a circle of 2^k partitions: any arrangement has two
+//! partitions of one owner too close together, and a plain list there has two replicas on one node.
+//! Such a list passes over the second. Detours are agreed, and change in the same steps as the
+//! number of replicas. If they followed from the owners alone, each move of a partition would
+//! change lists at other places, whose new replicas would not be filled.
 //!
-//! Most rings have none, and pay for them with one comparison.
+//! Most rings have no detours; the check costs one comparison.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ impl Detours {
         )
     }
 
-    /// True when every list goes straight on.
+    /// True when no list makes a detour.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -50,7 +50,7 @@ impl Detours {
         self.0.get(&owner).map_or(&[], |over| &over[..])
     }
 
-    /// All partitions from `owner` on that its lists may hold, in their order.
+    /// All partitions from `owner` on that its lists may contain, in order.
     pub(crate) fn walk(
         &self,
         size: RingSize,

@@ -1,10 +1,11 @@
 //! The number of replicas, and its change.
 //!
-//! A cluster that grows from one node to three has one replica of everything until two and three are
-//! filled: the number is agreed, and changes in the same steps as a partition's owner, for all
-//! partitions at once. The old list of a key has the old number of replicas, the new list the new one.
+//! A cluster that grows from one node to three has one replica of each key until the other replicas
+//! are filled. The number is agreed, and changes in the same steps as a partition's owner, for all
+//! partitions at once. The old list of a key has the old number of replicas, the new list the new
+//! one.
 //!
-//! The same steps change lists that make detours, or are to, at a constant number.
+//! The same steps change the detours of lists, at a constant number.
 
 use crate::detour::Detours;
 use crate::motion::Growth;
@@ -13,7 +14,7 @@ use crate::phase::{List, Phase};
 use crate::ring::Ring;
 
 impl Ring {
-    /// The most replicas that a key has, agreed by all: the new number once it has settled.
+    /// The agreed maximum number of replicas of a key: the new number once a change has settled.
     pub fn replicas_max(&self) -> u16 {
         self.replicas_max
     }
@@ -23,7 +24,8 @@ impl Ring {
         self.growth
     }
 
-    /// The same ring with another number of replicas; for one that is made, not for one in use.
+    /// The same ring with another number of replicas; for a ring that is being built, not for one
+    /// in use.
     #[must_use]
     pub fn with_replicas_max(mut self, replicas_max: u16) -> Self {
         self.replicas_max = replicas_max.max(1);
@@ -32,7 +34,7 @@ impl Ring {
 
     /// Begins to change the number of replicas by one. Writes go to the longer list from now on.
     ///
-    /// With the present number, begins to change the detours instead, to those for this many replicas on
+    /// With the present number, begins to change the detours instead, for this many replicas on
     /// distinct nodes.
     pub fn begin_growth(&mut self, to: u16) -> Result<(), MoveError> {
         if !self.moves.is_empty() {
@@ -64,7 +66,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Every node has learned that it closes: only the new lists count.
+    /// Every node has confirmed the closing: only the new lists count.
     pub fn settle_growth(&mut self) -> Result<(), MoveError> {
         let growth = self.growth_in(Phase::Closing)?;
         self.replicas_max = growth.to;
@@ -73,7 +75,7 @@ impl Ring {
         Ok(())
     }
 
-    /// The number stays as it is. Possible while the new replicas fill.
+    /// Keeps the present number. Possible while the new replicas fill.
     pub fn abandon_growth(&mut self) -> Result<(), MoveError> {
         self.growth_in(Phase::Filling)?;
         self.next_detours = Detours::default();

@@ -1,10 +1,10 @@
-//! Placement, pure: the partitions and nodes of a key, and the vnodes that a listing has to ask.
+//! Placement of keys: the partitions and nodes of a key, and the vnodes that a listing has to ask.
 //!
-//! The ring is a circle of 2^160 positions cut into `ring_size` equal partitions. A key hashes to
-//! a position, the partition that follows it is the key's *owner partition*, and the replicas live
-//! on that and the next partitions around the circle. Everything in here is a function of its
-//! arguments: no clock, no randomness, no sockets, so that every node computes the same answer
-//! from the same ring, and a simulation can replay it.
+//! The ring is a circle of 2^160 positions cut into `ring_size` equal partitions. A key hashes to a
+//! position, the partition that follows it is the key's *owner partition*, and the replicas live on
+//! that and the next partitions around the circle. Everything here is a pure function, without
+//! clock, randomness or sockets. So every node computes the same answer from the same ring, and a
+//! simulation can replay it.
 //!
 //! - [`position`]: bytes of an address to a [`Position`], exactly as Riak hashes them;
 //! - [`Ring`]: the owner of each partition, and its [`Epoch`];

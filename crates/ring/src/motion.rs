@@ -15,7 +15,7 @@ pub struct Move {
 /// A change of the number of replicas, or of the detours of lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Growth {
-    /// The number that it will be.
+    /// The future number.
     pub to: u16,
     /// Its phase.
     pub phase: Phase,

@@ -1,7 +1,7 @@
-//! Moving one partition: the steps that the agreed log takes, and the node that is asked meanwhile.
+//! The move of one partition: its steps in the agreed log, and the node that reads ask meanwhile.
 //!
-//! Every step raises the partition's epoch by one. Until a move settles, the partition is its
-//! source's; the receiver stands beside it.
+//! Every step raises the partition's epoch by one. Until a move settles, the source owns the
+//! partition, and the receiver serves beside it.
 
 use std::collections::BTreeMap;
 
@@ -14,25 +14,25 @@ use crate::ring::{Epoch, Ring};
 /// The reason why a step is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MoveError {
-    /// The partition is there already.
+    /// The partition is at this owner already.
     #[error("partition {} is already at its destination", partition.number())]
     NotDue {
         /// The partition.
         partition: Partition,
     },
-    /// The partition moves already, does not move, or is in another phase than the step ends.
+    /// The partition moves already, does not move, or is not in the phase that the step ends.
     #[error("partition {} is not in the phase that this step ends", partition.number())]
     OtherPhase {
         /// The partition.
         partition: Partition,
     },
-    /// The number of replicas is changing; nothing else moves meanwhile.
+    /// The number of replicas is changing; no partition moves meanwhile.
     #[error("the number of replicas is changing")]
     Growing,
     /// Partitions are moving; the number of replicas stays meanwhile.
     #[error("{partitions} partitions are moving")]
     Moving {
-        /// Their number.
+        /// The number of moving partitions.
         partitions: usize,
     },
     /// The number of replicas is not changing, is not in the phase that this step ends, or has the new
@@ -79,23 +79,23 @@ impl Ring {
         Ok(self.pass_on(partition, self.owner(partition)))
     }
 
-    /// The source has learned that the partition closes: it is the receiver's now.
+    /// The source has confirmed the closing: the receiver owns the partition now.
     pub fn settle_move(&mut self, partition: Partition) -> Result<Epoch, MoveError> {
         let moving = self.in_phase(partition, Phase::Closing)?;
         self.moves.remove(&partition);
         Ok(self.pass_on(partition, moving.to))
     }
 
-    /// The partition stays where it is. Possible while it fills: later, reads no longer ask its
-    /// source, and there is nothing left to fail but the last step.
+    /// Cancels the move. Possible while the partition fills; afterwards reads no longer ask the
+    /// source, and only the last step is left.
     pub fn abandon_move(&mut self, partition: Partition) -> Result<Epoch, MoveError> {
         self.in_phase(partition, Phase::Filling)?;
         self.moves.remove(&partition);
         Ok(self.pass_on(partition, self.owner(partition)))
     }
 
-    /// Gives a partition at once to another owner, which has none of it: its present owner is gone for
-    /// good. Its move, if there is one, is forgotten.
+    /// Gives a partition at once to another owner, which has no data of it, because the present
+    /// owner is gone for good. Drops the partition's move.
     pub fn seize(&mut self, partition: Partition, owner: NodeId) -> Epoch {
         self.moves.remove(&partition);
         self.pass_on(partition, owner)

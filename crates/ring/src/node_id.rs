@@ -1,12 +1,12 @@
 //! The identity of a node: a UUID that stays when its name and addresses change.
 //!
-//! Riak identifies a node by its Erlang name, so that a renamed node is a stranger to its own ring.
-//! An identity without meaning cannot go out of date.
+//! Riak identifies a node by its Erlang name, so a renamed node is no member of its own ring. An
+//! identity without meaning cannot go out of date.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A node's identity, 128 bits; the same for life, under any name.
+/// A node's identity, 128 bits; it never changes, under any name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId([u8; 16]);
 

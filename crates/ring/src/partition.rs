@@ -29,7 +29,7 @@ pub struct RingSizeError {
 pub struct IndexError {
     /// The text as it was given.
     pub text: String,
-    /// The ring that was meant.
+    /// The size of the ring.
     pub size: RingSize,
 }
 
@@ -83,7 +83,8 @@ impl RingSize {
 
     /// The partition at `number` modulo the size.
     pub(crate) const fn wrap(self, number: u16) -> Partition {
-        // A power of two: the mask is the modulus, and the wrap of u16 is a multiple of it.
+        // The size is a power of two: the mask computes the modulus, and 2^16 is a multiple of the
+        // size.
         Partition(number & (self.0 - 1))
     }
 
@@ -112,7 +113,8 @@ impl Partition {
     /// The first partition of every ring.
     pub const FIRST: Self = Self(0);
 
-    /// The partition of this number in the largest ring: its reader checks that a ring has it.
+    /// The partition of this number in the largest ring. The caller checks that its own ring has
+    /// it.
     pub fn of_number(number: u16) -> Option<Self> {
         (u64::from(number) < u64::from(RING_SIZE_MAX)).then_some(Self(number))
     }
@@ -122,7 +124,7 @@ impl Partition {
         self.0
     }
 
-    /// The partition's number as an index into a slice with one element a partition.
+    /// The partition's number as an index into a slice with one element for each partition.
     pub fn slot(self) -> usize {
         usize::from(self.0)
     }
@@ -135,7 +137,7 @@ impl Partition {
         decimal(wide)
     }
 
-    /// The partition of which `text` is the index in a ring of `size`.
+    /// The partition whose index in a ring of `size` is `text`.
     pub fn from_index_decimal(text: &str, size: RingSize) -> Result<Self, IndexError> {
         parse_decimal(text)
             .filter(|wide| wide[1..].iter().all(|digit| *digit == 0))
@@ -224,7 +226,7 @@ mod tests {
 
     #[test]
     fn indexes_are_those_that_riak_prints() {
-        // 2^160 / 64 and its multiples, as they stand in countless logs.
+        // 2^160 / 64 and its multiples, as in Riak's logs.
         let ring = size(64);
         let text = |number| ring.partition(number).unwrap().index_decimal(ring);
         assert_eq!(text(0), "0");

@@ -22,7 +22,7 @@ pub enum KeyHash {
     BucketOnly,
 }
 
-/// Tags of the Erlang external term format, as far as an address needs them.
+/// Tags of the Erlang external term format that an address needs.
 const TERM_VERSION: u8 = 131;
 const PAIR: [u8; 2] = [104, 2];
 const BINARY: u8 = 109;
@@ -53,7 +53,7 @@ pub fn position(bucket_type: &BucketType, bucket: &Bucket, key: &Key, hash: KeyH
 }
 
 fn update_binary(sha: &mut Sha1, bytes: &[u8]) {
-    // The format has 32 bits for the length. Names are limited far below at the protocol's edge.
+    // The format has 32 bits for the length; the protocols limit names to far less.
     let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
     let mut head = [BINARY, 0, 0, 0, 0];
     head[1..].copy_from_slice(&length.to_be_bytes());
@@ -80,7 +80,7 @@ impl Position {
         Self(bytes)
     }
 
-    /// The owner partition: the first replica's, which is the one that *follows* the position.
+    /// The owner partition, which has the first replica: the partition that *follows* the position.
     pub fn owner(&self, size: RingSize) -> Partition {
         let [first, second, ..] = self.0;
         let slice = u16::from_be_bytes([first, second]) >> (16 - size.bits());
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn the_hash_covers_the_external_term() {
-        // sha1sum over the bytes in the drawing above, written out by hand.
+        // Made with sha1sum from the bytes in the drawing above, written by hand.
         let untyped = "6c38d93a9b70c325a8294365c4150ff68fe1a214";
         assert_eq!(hex(at("default", KeyHash::Standard)), untyped);
         assert_eq!(hex(at("", KeyHash::Standard)), untyped);

@@ -1,9 +1,9 @@
 //! Preference lists: the replicas of one key, with stand-ins for nodes that are down.
 //!
-//! Riak lets a fallback land on a node that already holds a replica, so that a quorum can be one
-//! machine. Here a fallback always adds a node; where there is none left the list stays short, and
-//! a quorum that the nodes cannot give is refused instead of pretended. Only with colocated
-//! replicas, where the user asked for several copies on a node, may nodes be used again.
+//! Riak may place a fallback on a node that already holds a replica, so one machine can make up a
+//! quorum. Here a fallback always adds a node. If no node is left the list stays short, and a
+//! quorum that the nodes cannot reach is refused. Only with colocated replicas, for which the user
+//! asks explicitly, may a node be used again.
 
 use smallvec::SmallVec;
 
@@ -12,7 +12,7 @@ use crate::partition::Partition;
 use crate::position::Position;
 use crate::ring::{Epoch, Ring};
 
-/// The role of a replica: in the ring's place or not.
+/// The role of a replica: on its partition's owner or on a stand-in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
     /// On the owner of its partition.
@@ -22,7 +22,7 @@ pub enum Role {
     Fallback,
 }
 
-/// One copy of an object: the vnode to ask, and where it runs at present.
+/// One copy of an object: the vnode to ask, and the node that serves it now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Replica {
     /// The partition, also on a fallback.
@@ -35,14 +35,14 @@ pub struct Replica {
     pub epoch: Epoch,
 }
 
-/// Primaries in ring order, then fallbacks. Usual lengths need no allocation.
+/// Primaries in ring order, then fallbacks. Lists of usual length need no allocation.
 pub type PreferenceList = SmallVec<[Replica; 3]>;
 
 impl Ring {
-    /// The replicas to read the key at `position` from, for a bucket with `n_val`, on nodes that are
-    /// `up`; for a write see [`Ring::write_list`].
+    /// The replicas from which to read the key at `position`, for a bucket with `n_val`, on nodes
+    /// that are `up`. For a write see [`Ring::write_list`].
     ///
-    /// At most [`Ring::effective_n`] of them. Shorter when too many nodes are down.
+    /// At most [`Ring::effective_n`] replicas, fewer when too many nodes are down.
     pub fn preference_list(
         &self,
         position: Position,
@@ -74,7 +74,8 @@ impl Ring {
         self.preference_list(position, n_val, colocated, |_| true)
     }
 
-    /// Walks on around the circle from where the primaries end; each partition met offers its owner.
+    /// Walks on around the circle behind the primaries, and takes the owners of the partitions
+    /// there.
     fn add_fallbacks(
         &self,
         list: &mut PreferenceList,

@@ -8,8 +8,9 @@ use crate::motion::{Growth, Move};
 use crate::node_id::NodeId;
 use crate::partition::{Partition, RingSize};
 
-/// Number of times that a partition has changed hands. Every replica request carries it, and a vnode
-/// refuses one with a lower epoch than its own, so that a former owner cannot serve or be written to.
+/// A number of a partition that rises with each step of a move. Every replica request carries it,
+/// and a vnode refuses a request with a lower epoch than its own. So a former owner cannot serve or
+/// be written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(u64);
 
@@ -47,20 +48,20 @@ pub struct Ring {
     size: RingSize,
     owners: Box<[NodeId]>,
     epochs: Box<[Epoch]>,
-    /// The distinct owners in order; counted once here, asked for on every request.
+    /// The distinct owners in order; computed once, since every request needs them.
     members: Box<[NodeId]>,
     pub(crate) moves: BTreeMap<Partition, Move>,
     pub(crate) replicas_max: u16,
     pub(crate) growth: Option<Growth>,
     pub(crate) detours: Detours,
-    /// Used while something grows.
+    /// The detours of the new lists, while a growth is under way.
     pub(crate) next_detours: Detours,
 }
 
 /// The reason why lists of owners and epochs do not make a ring.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RingError {
-    /// Not one owner a partition.
+    /// The number of owners is not the ring's size.
     #[error("ring of {size} has {got} owners")]
     OwnerCount {
         /// The ring's size.
@@ -68,7 +69,7 @@ pub enum RingError {
         /// Number of owners given.
         got: usize,
     },
-    /// Not one epoch a partition.
+    /// The number of epochs is not the ring's size.
     #[error("ring of {size} has {got} epochs")]
     EpochCount {
         /// The ring's size.
@@ -79,7 +80,8 @@ pub enum RingError {
 }
 
 impl Ring {
-    /// The ring with these owners and epochs, one each a partition, from partition 0 upward.
+    /// The ring with these owners and epochs, one of each for every partition, from partition 0
+    /// upward.
     pub fn new(size: RingSize, owners: Vec<NodeId>, epochs: Vec<Epoch>) -> Result<Self, RingError> {
         let expected = usize::from(size.get());
         if owners.len() != expected {
@@ -147,7 +149,7 @@ impl Ring {
         self.owners[self.slot(partition)]
     }
 
-    /// Since which epoch it does.
+    /// The epoch of a partition.
     pub fn epoch(&self, partition: Partition) -> Epoch {
         self.epochs[self.slot(partition)]
     }
@@ -173,12 +175,12 @@ impl Ring {
             .map(|(partition, ..)| partition)
     }
 
-    /// Number of an object's replicas that a read counts on: at most the agreed number on distinct nodes
-    /// ([`Ring::replicas_max`]), unless several may be on one node (`colocated`), and at most the number of
-    /// partitions.
+    /// Number of an object's replicas for reads: at most the number of partitions, and at most the
+    /// agreed number ([`Ring::replicas_max`]) unless several replicas may be on one node
+    /// (`colocated`).
     ///
-    /// The agreed number counts, not the nodes that are up: a failure must not lower a quorum. Nor do
-    /// the members count: a node that has just joined holds nothing yet.
+    /// The agreed number counts, and not the nodes that are up: a failure must not lower a quorum.
+    /// The number of members does not count either: a node that has just joined holds nothing yet.
     pub fn effective_n(&self, n_val: u32, colocated: bool) -> u16 {
         self.bounded_n(n_val, colocated, self.read_replicas_max())
     }
@@ -192,7 +194,7 @@ impl Ring {
         u16::try_from(n_val).unwrap_or(most).min(most)
     }
 
-    /// The owner partitions whose `n` replicas are not on as many distinct nodes as there could be.
+    /// The owner partitions whose `n` replicas are on fewer distinct nodes than possible.
     pub fn crowded(&self, n: u16) -> Vec<Partition> {
         let members = u16::try_from(self.members.len()).unwrap_or(u16::MAX);
         let n = n.min(members).min(self.size.get());
@@ -212,7 +214,8 @@ impl Ring {
             .collect()
     }
 
-    /// The same ring with a higher epoch of every partition: its vnodes refuse requests planned before.
+    /// The same ring with a higher epoch of every partition: its vnodes refuse requests that were
+    /// planned earlier.
     #[must_use]
     pub fn with_epochs_raised(&self) -> Self {
         let mut ring = self.clone();
@@ -227,8 +230,8 @@ impl Ring {
         }
     }
 
-    /// A partition of a larger ring is taken modulo this one's size, so that a stale number from a peer
-    /// can name a wrong owner but never stop the node; the epoch check then refuses it.
+    /// A partition of a larger ring is taken modulo this one's size: a stale number from a peer may
+    /// name a wrong owner, but never stops the node. The epoch check then refuses the request.
     fn slot(&self, partition: Partition) -> usize {
         self.size.wrap(partition.number()).slot()
     }

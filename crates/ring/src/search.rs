@@ -1,32 +1,34 @@
-//! The search that takes crowding out of an arrangement, and then needless moves.
+//! The search that removes crowding from an arrangement, and then needless moves.
 //!
-//! It changes one place at a time: two places swap their owners, or a place is passed to a member that
-//! may have one more. Every member keeps its share, and the draws are the same every time, so that
+//! It makes one change at a time: two places swap their owners, or a place is passed to a member
+//! that may have one more. Every member keeps its share. The draws are the same every time, so that
 //! equal input gives the same ring on every node.
 
 use crate::share::Member;
 use crate::spread::{Crowding, Rules, UNOWNED};
 
-/// Changes without progress before the search gives up, beyond one for every four partitions.
+/// Changes without progress before the search gives up, in addition to one for every four
+/// partitions.
 const PATIENCE: usize = 256;
-/// The most changes for each time that it may go without progress.
+/// The most changes of a search, as a multiple of the changes that it may make without progress.
 const PATIENCES: usize = 8;
-/// Partners that are looked at for one swap: all of a ring that is not large.
+/// Partners that are tried for one swap: in rings up to this size, all places.
 const PARTNERS: usize = 512;
-/// A place that was changed is left alone for up to this many changes, lest they undo each other.
+/// A changed place is not changed again for up to this many changes, so that changes do not undo
+/// each other.
 const REST: usize = 8;
 
-/// The most searches of a small ring, each with other draws.
+/// The most searches of a small ring, each with different draws.
 const ATTEMPTS_MAX: usize = 12;
-/// The most consecutive ones without an improvement.
+/// The most consecutive searches without an improvement.
 const VAIN_ATTEMPTS: usize = 3;
-/// Larger ones are searched less often, by this bound on all together.
+/// Bounds the places of all searches together: larger rings are searched less often.
 const PLACES_OF_ALL_ATTEMPTS: usize = 2048;
 
 /// One change of an arrangement.
 #[derive(Clone, Copy, Debug)]
 enum Change {
-    /// Two places get each other's owner.
+    /// Two places swap their owners.
     Swap(usize, usize),
     /// A place goes to a member.
     Pass(usize, Member),
@@ -49,9 +51,9 @@ pub(crate) struct Search<'a> {
 /// The goal of a search for an arrangement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Goal {
-    /// It is no more crowded than this.
+    /// The most crowding.
     pub(crate) crowding: Crowding,
-    /// All on one node, and all in one location, are this far apart.
+    /// The least distance of partitions on one node, and of partitions in one location.
     pub(crate) spacing: (usize, usize),
 }
 
@@ -72,13 +74,13 @@ impl Goal {
     }
 }
 
-/// The first arrangement found from this one that meets the goal, or else the least crowded.
+/// The first arrangement found that meets the goal, or else the least crowded one.
 pub(crate) fn relaxed(rules: &Rules, owners: &[Member], goal: &Goal) -> Vec<Member> {
     let attempts = (PLACES_OF_ALL_ATTEMPTS / owners.len().max(1)).clamp(1, ATTEMPTS_MAX);
     let mut best = Search::new(rules, owners.to_vec());
     let mut vain = 0;
     for attempt in 1..=attempts {
-        // Going on leads further; starting again stays closer to where it began.
+        // A search from the best leads further; a search from the start stays closer to it.
         let from = if attempt % 2 == 0 {
             &best.owners
         } else {
@@ -102,7 +104,7 @@ pub(crate) fn relaxed(rules: &Rules, owners: &[Member], goal: &Goal) -> Vec<Memb
     best.owners
 }
 
-/// The arrangement with each move taken back that the goal can do without.
+/// The arrangement without the moves that the goal does not need.
 pub(crate) fn given_back(rules: &Rules, owners: Vec<Member>, goal: &Goal) -> Vec<Member> {
     let mut search = Search::new(rules, owners);
     search.give_back(goal);
@@ -128,7 +130,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Changes until the goal is met or nothing helps; never leaves it more crowded.
+    /// Makes changes until the goal is met or no change helps; never leaves the arrangement more
+    /// crowded.
     fn relax(&mut self, goal: &Goal) {
         let patience = PATIENCE + self.owners.len() / 4;
         let (mut left, mut total) = (patience, patience * PATIENCES);
@@ -163,7 +166,8 @@ impl<'a> Search<'a> {
         self.crowding <= goal.crowding && goal.has_spacing(self.rules, &self.owners)
     }
 
-    /// Some place that is part of the crowding; every other time one that is much a part of it.
+    /// A random place that is part of the crowding; half the time, a place with at least half of
+    /// the most crowding.
     fn crowded_place(&mut self) -> Option<usize> {
         let (size, from) = (self.owners.len(), self.draw(self.owners.len()));
         let most = self
@@ -182,9 +186,8 @@ impl<'a> Search<'a> {
             .find(|at| self.crowding_at[*at] >= least)
     }
 
-    /// The change of place `at` that crowds least and then moves least. It may leave the ring as
-    /// crowded as it is, or more crowded for a moment: otherwise the search would end in the first
-    /// local minimum.
+    /// The change of place `at` that crowds least and then moves least. It may keep or even raise
+    /// the crowding: otherwise the search would end in the first local minimum.
     fn best_change(
         &mut self,
         at: usize,
@@ -229,7 +232,8 @@ impl<'a> Search<'a> {
         let moved_before = self.moved(change);
         let first_owner = self.owners[change.first()];
         self.apply(change);
-        // A pair of the two with each other is counted twice before and after, and is the same pair.
+        // A pair of the two places with each other counts twice both before and after, so it
+        // cancels out.
         let now = |at: usize| self.rules.crowding_at(&self.owners, at, self.owners[at]);
         let crowded: Crowding = places().map(now).sum();
         let moved = self.moved(change);
@@ -270,7 +274,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Takes moves back: first those that only crowded, then those not needed for the goal.
+    /// Reverts moves: first those whose return does not crowd, then those that the goal does not
+    /// need.
     fn give_back(&mut self, goal: &Goal) {
         let spacing = goal.spacing.min(self.rules.spacing(&self.owners));
         for crowding in [0, goal.crowding] {
@@ -285,8 +290,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Gives place `at` back to its earlier owner, if that makes for fewer moves and is no more
-    /// crowded, or no more than the goal.
+    /// Gives place `at` back to its earlier owner, if that saves moves and does not crowd, or not
+    /// beyond the goal.
     fn give_back_at(&mut self, at: usize, goal: &Goal) -> bool {
         let had = self.rules.before[at].filter(|had| *had != self.owners[at]);
         let Some(had) = had else { return false };
@@ -320,7 +325,7 @@ impl<'a> Search<'a> {
         true
     }
 
-    /// A number below `bound`, from a fixed sequence (xorshift): varied, yet equal on every node.
+    /// A number below `bound` from a fixed sequence (xorshift), which is equal on every node.
     fn draw(&mut self, bound: usize) -> usize {
         self.draws ^= self.draws << 13;
         self.draws ^= self.draws >> 7;
@@ -344,7 +349,7 @@ impl Change {
         }
     }
 
-    /// The reverse change, where the first place was this member's.
+    /// The reverse change; the first place had this owner.
     fn undone(self, first_owner: Member) -> Self {
         match self {
             Self::Swap(..) => self,

@@ -1,7 +1,7 @@
 //! Shares: the number of partitions that each claimant is due, by weight.
 //!
 //! A weighted share is seldom a whole number. It may be rounded either way (`least` and `most`), so
-//! that the search has room; `due` is where it begins.
+//! that the search has room; the search begins with `due`.
 
 /// A node by its place in the list of claimants.
 pub(crate) type Member = usize;
@@ -13,7 +13,7 @@ pub(crate) struct Share {
     pub(crate) least: usize,
     /// Its share rounded up.
     pub(crate) most: usize,
-    /// One of the two; all of these together are the ring.
+    /// One of `least` and `most`; the sum over all members is the ring's size.
     pub(crate) due: usize,
 }
 
@@ -30,9 +30,9 @@ pub(crate) struct Claims<'a> {
 }
 
 impl Claims<'_> {
-    /// The share of each member. Rounded up are, in this order: members that already own more than their
-    /// share rounded down, then members with the largest remainders, then members in the location that has
-    /// least.
+    /// The share of each member. Shares are rounded up in this order: members that already own more
+    /// than their share rounded down, then members with the largest remainders, then members in the
+    /// location that has least.
     pub(crate) fn shares(&self) -> Vec<Share> {
         let mut shares = vec![Share::default(); self.weights.len()];
         let mut open: Vec<Member> = (0..self.weights.len()).collect();
@@ -91,7 +91,7 @@ impl Claims<'_> {
         }
     }
 
-    /// More than this many cannot lie `replicas` apart on the circle.
+    /// The most partitions that can be `replicas` apart on the circle.
     fn cap(&self) -> usize {
         let spaced = self.partitions / self.replicas;
         if spaced * self.weights.len() >= self.partitions {

@@ -1,9 +1,9 @@
 //! The rules that judge an arrangement of nodes around the circle.
 //!
-//! Crowding is counted in pairs of partitions: two fewer than n apart on one node, or fewer than l
+//! Crowding is counted in pairs of partitions: fewer than n apart on one node, or fewer than l
 //! apart in one location. A pair on one node weighs more than all pairs in one location together. A
-//! closer pair of either kind weighs more, since it is in more lists, also in those of buckets with fewer
-//! replicas. The weight of a pair on one node follows the number of lists with both, since each of these
+//! closer pair weighs more, since more lists contain it, also lists of buckets with fewer replicas.
+//! The weight of a pair on one node follows the number of lists with both, since each of these
 //! lists makes a detour.
 
 use crate::share::{Member, Share};
@@ -21,7 +21,7 @@ pub(crate) struct Rules {
     pub(crate) locations: usize,
     /// The location of each member, by number.
     pub(crate) location_of: Vec<usize>,
-    /// Number of partitions that each member is due.
+    /// The share of each member.
     pub(crate) shares: Vec<Share>,
     /// The former owner of each partition, if it is still a member.
     pub(crate) before: Vec<Option<Member>>,
@@ -31,10 +31,11 @@ pub(crate) struct Rules {
 pub(crate) type Crowding = u64;
 const SAME_NODE: Crowding = 1 << 32;
 
-/// A pair in one location weighs as much as eight pairs that are one step further apart (a power of two).
-/// So if all lists of l - 1 can be in distinct locations, they are, even at the cost of lists of l.
+/// A pair in one location weighs as much as eight pairs that are one step further apart (a power of
+/// two). So lists of l - 1 are in distinct locations if that is possible, even at the cost of lists
+/// of l.
 const CLOSER_BITS: usize = 3;
-/// Beyond this many steps closeness makes no difference.
+/// Beyond this many steps, closer pairs weigh no more.
 const CLOSER_STEPS: usize = 6;
 
 impl Rules {
@@ -85,8 +86,8 @@ impl Rules {
         i64::from(self.before[at].is_some_and(|before| before != member))
     }
 
-    /// Least distance of replicas on one node, and in one location. Lists up to this length have distinct
-    /// nodes, or locations, everywhere. At most the requested lengths.
+    /// The least distance of replicas on one node, and in one location, at most the requested
+    /// lengths. All lists up to this length have distinct nodes, or locations.
     pub(crate) fn spacing(&self, owners: &[Member]) -> (usize, usize) {
         let pair_at = |step: usize, alike: &dyn Fn(Member, Member) -> bool| {
             let next = |at: usize| owners[(at + step) % owners.len()];
@@ -103,8 +104,8 @@ impl Rules {
     }
 }
 
-/// Weight of a pair on one node, by the number of lists that have both. It grows a little more than that
-/// number, for closer pairs.
+/// Weight of a pair on one node, by the number of lists that have both. It grows a little faster
+/// than that number, to favour wider pairs.
 fn same_node(lists: usize) -> Crowding {
     let lists = Crowding::try_from(lists).unwrap_or(Crowding::MAX);
     SAME_NODE * (16 * lists + lists * (lists - 1) / 2)

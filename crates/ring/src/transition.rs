@@ -1,10 +1,10 @@
 //! A ring on its way to another: the partitions that may move now.
 //!
-//! Pure: every member with the same ring and the same target gets the same answer.
-//! Notifications, transfers and the passing of gates are decided elsewhere.
+//! All functions are pure: every member with the same ring and the same target gets the same
+//! answer. Notifications, transfers and gates are decided elsewhere.
 //!
-//! Two partitions do not move together if both could be in one preference list. So each list differs from
-//! its predecessor in at most one replica.
+//! Two partitions do not move together if both could be in one preference list. So each step
+//! changes at most one replica of a list.
 
 use crate::moving::MoveError;
 use crate::node_id::NodeId;
@@ -20,7 +20,8 @@ pub struct Transition {
 }
 
 impl Transition {
-    /// From `ring` to the owners of `target`, for preference lists of up to `n_max` replicas.
+    /// The transition from `ring` to the owners of `target`, for preference lists of up to `n_max`
+    /// replicas.
     pub fn new(ring: &Ring, target: &Ring, n_max: u16) -> Result<Self, MoveError> {
         if target.size() != ring.size() {
             return Err(MoveError::SizeChange {
@@ -35,7 +36,7 @@ impl Transition {
         })
     }
 
-    /// A transition as it was kept: the owner to come of each partition.
+    /// A stored transition, from the future owner of each partition.
     pub fn from_parts(ring: &Ring, target: Vec<NodeId>, apart: u16) -> Result<Self, MoveError> {
         let got = u64::try_from(target.len())
             .ok()
@@ -75,14 +76,14 @@ impl Transition {
         self.due(ring).next().is_none()
     }
 
-    /// At most `count` partitions that may begin to move now, beside each other and beside those in
-    /// motion. The first ones leave the fewest replicas on one node, so that no list on the way is
-    /// more crowded than necessary.
+    /// At most `count` partitions that may begin to move now, together and beside those in motion.
+    /// The first leave the fewest replicas on one node, so that no list is more crowded than
+    /// necessary meanwhile.
     pub fn startable(&self, ring: &Ring, count: usize) -> Vec<Partition> {
         self.startable_of(ring, count, |_| true)
     }
 
-    /// Like [`Transition::startable`], of those partitions that `may` move at all.
+    /// Like [`Transition::startable`], with only the partitions that `may` move.
     pub fn startable_of(
         &self,
         ring: &Ring,
@@ -108,13 +109,14 @@ impl Transition {
         chosen
     }
 
-    /// A moving partition, itself included, that is too close for this partition to move as well.
+    /// A moving partition that is too close for this partition to move too, possibly the partition
+    /// itself.
     pub fn obstacle(&self, ring: &Ring, partition: Partition) -> Option<Partition> {
         let mut moving = ring.moves().keys().copied();
         moving.find(|moving| self.is_close(ring, partition, *moving))
     }
 
-    /// True for partitions of which one has to wait while the other moves.
+    /// True when one partition has to wait while the other moves.
     pub fn is_close(&self, ring: &Ring, one: Partition, other: Partition) -> bool {
         let size = ring.size();
         let apart = size.distance(one, other).min(size.distance(other, one));

@@ -1,8 +1,8 @@
-//! The replicas that a write goes to: more than one list while something moves.
+//! The replicas of a write: two lists while something moves.
 //!
 //! While a partition moves, or the number of replicas changes, a write needs its quorums in the old
-//! list and in the new one. They differ in one replica, so the write goes to one more, and each answer
-//! counts in the lists that its replica is in.
+//! list and in the new one. The lists differ in one replica, so the write goes to one replica more.
+//! Each answer counts in the lists that have its replica.
 
 use smallvec::SmallVec;
 
@@ -16,11 +16,11 @@ use crate::ring::Ring;
 /// A replica of a write, and the lists that it counts in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteReplica {
-    /// The vnode, and where it runs.
+    /// The vnode and its node.
     pub replica: Replica,
-    /// It is in the old list.
+    /// True if it is in the old list.
     pub in_old: bool,
-    /// It is in the new list.
+    /// True if it is in the new list.
     pub in_new: bool,
 }
 
@@ -31,18 +31,18 @@ pub struct WriteList {
     pub replicas: SmallVec<[WriteReplica; 3]>,
     /// Number of replicas in the old list when all nodes are up.
     pub n_old: u16,
-    /// Number of replicas in the new one.
+    /// Number of replicas in the new list when all nodes are up.
     pub n_new: u16,
 }
 
 impl WriteList {
-    /// True while something moves: quorums are counted twice.
+    /// True while something moves: quorums are counted in both lists.
     pub fn is_joint(&self) -> bool {
         self.n_old != self.n_new || self.replicas.iter().any(|it| it.in_old != it.in_new)
     }
 }
 
-/// A place in a list: a partition as its source or its receiver holds it.
+/// A place in a list: a partition on its source or its receiver.
 #[derive(Clone, Copy)]
 struct Place {
     partition: Partition,

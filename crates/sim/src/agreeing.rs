@@ -1,4 +1,5 @@
-//! A node as the server opens it: a member with its own log, transfers and all, on a simulated machine.
+//! A node as the server opens it: a complete member with its own log and transfers, on a simulated
+//! machine.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -26,11 +27,11 @@ pub(crate) fn name_of(number: u8) -> String {
     format!("kvorum@{}", machine(number))
 }
 
-/// The most bytes a second, or no bound.
+/// A budget with a number of bytes a second, or without a limit.
 struct Throttle {
     runtime: Runtime,
     bytes_per_second: Option<u64>,
-    /// Time at which all requests so far are through.
+    /// The time at which all admitted bytes are spent.
     free_at: Mutex<Moment>,
 }
 
@@ -93,7 +94,7 @@ impl Machine {
     }
 }
 
-/// The settings of a server, except for pages, files and pauses so small that a run has many of them.
+/// The settings of a server, but with pages, files and pauses so small that a run has many of them.
 fn settings(plan: &RunPlan, number: u8) -> anyhow::Result<MemberSettings> {
     let addresses = [(PEER_SERVICE.to_owned(), peer_address(number).to_string())];
     Ok(MemberSettings {
@@ -134,7 +135,7 @@ fn settings(plan: &RunPlan, number: u8) -> anyhow::Result<MemberSettings> {
 }
 
 impl Machine {
-    /// The position of its node's agreed log, in words; `None` where it has none.
+    /// The position of its node's agreed log, in words; `None` if it has none.
     pub(crate) fn log_status(&self) -> Option<String> {
         let running = self.running()?;
         let status = running.member()?.state().agreement().status();
@@ -150,7 +151,7 @@ impl Machine {
 }
 
 impl Running {
-    /// The first reason why a member is not well yet, in words.
+    /// The first reason why a member is not in order yet, in words.
     pub(crate) fn shortcoming(&self) -> Option<String> {
         let member = self.member()?;
         if let Some(hindrance) = member.state().agreement().status().hindrance {

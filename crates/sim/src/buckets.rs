@@ -2,7 +2,7 @@
 
 /// The bucket that clients write.
 pub(crate) const BUCKET: &[u8] = b"busy";
-/// The bucket that is written before anything goes wrong, and never after: listings must show it all.
+/// The bucket that is written before any fault, and never afterwards: listings must show all of it.
 pub(crate) const STEADY_BUCKET: &[u8] = b"steady";
-/// The bucket of objects that expire while the run goes on.
+/// The bucket of objects that expire during the run.
 pub(crate) const PASSING_BUCKET: &[u8] = b"passing";

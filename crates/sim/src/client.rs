@@ -1,9 +1,9 @@
 //! Clients: they read, write, delete and list through any node that is up, and check the database's
 //! answers against its earlier ones.
 //!
-//! Half of the requests are *strict*: their quorums count primaries alone, so that r + w > n has a
-//! meaning. A strict read must show every strict write that was acknowledged before it began. The
-//! others make do with stand-ins; their answers are checked when all faults are over.
+//! Half of the requests are *strict*: their quorums count only primaries, so that r + w > n has a
+//! meaning. A strict read must show every strict write that was acknowledged before it began. Other
+//! requests also count stand-ins; their answers are checked when all faults are over.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,7 +55,7 @@ impl std::fmt::Display for NoAnswer {
 }
 
 impl Running {
-    /// Runs a request in the node's own process: it ends with it.
+    /// Runs a request in the node's own process, with which it ends.
     pub(crate) async fn ask<T: Send + 'static>(
         &self,
         request: impl Future<Output = Result<T, RequestError>> + Send + 'static,
@@ -106,7 +106,7 @@ impl Running {
             .await
     }
 
-    /// True where the node itself has a replica of the key.
+    /// True if the node itself has a replica of the key.
     fn is_replica_of(&self, address: &Address) -> bool {
         let places = self.coordinator.preference_list(address);
         let own = |place: &ReplicaPlace| place.is_primary && place.node == self.coordinator.node();
@@ -129,7 +129,7 @@ impl Running {
         self.ask(request).await
     }
 
-    /// The keys of a bucket, each as often as it was listed.
+    /// The keys of a bucket, repeated if they were listed repeatedly.
     pub(crate) async fn list(&self, bucket: &[u8]) -> Result<Vec<String>, NoAnswer> {
         let (coordinator, bucket) = (self.coordinator.clone(), Bucket::new(bucket.to_vec()));
         self.ask(async move {
@@ -164,7 +164,7 @@ impl Client {
         }
     }
 
-    /// Lives until clients end.
+    /// Operates until clients end.
     pub(crate) async fn live(mut self) {
         let runtime = self.cluster.runtime.clone();
         let end = runtime.now().plus(self.cluster.plan.length);
@@ -200,7 +200,7 @@ impl Client {
             .note(&format!("client {number} key {key} {what}: {answer}"));
     }
 
-    /// The result of a read, if it is answered.
+    /// Reads a key; returns the result, if there is an answer.
     async fn read(&mut self, node: &Running, key: usize, is_strict: bool) -> Option<Seen> {
         let quorum = is_strict.then_some(Quorum::Quorum);
         let options = GetOptions {
@@ -239,7 +239,8 @@ impl Client {
         Some(seen)
     }
 
-    /// Writes the nearest of the keys that no other client writes, always over the client's last read.
+    /// Writes the nearest key of this client, which no other client writes, always over its last
+    /// read.
     async fn write_own(&mut self, node: &Running, key: usize) {
         let clients = usize::from(self.cluster.plan.clients.max(1));
         let (keys, number) = (
@@ -252,7 +253,7 @@ impl Client {
     }
 
     async fn write(&mut self, node: &Running, key: usize, is_strict: bool, change: Change) {
-        // Some write blindly; a delete always follows a read.
+        // Some writes are blind; a delete always follows a read.
         let plan = &self.cluster.plan;
         let is_blind = !plan.has_one_writer_a_key() && self.draw.chance(plan.blind_percent);
         let seen = match change == Change::Delete || !is_blind {
@@ -276,10 +277,10 @@ impl Client {
                 let bytes = self.draw.below(self.cluster.plan.value_bytes_max);
                 let bytes = usize::try_from(bytes).unwrap_or(0);
                 let value = value_of(&name, write, bytes);
-                // With stand-ins as well, pw has to count.
+                // If stand-ins count too, pw has to be set.
                 let sloppy_quorum = !is_strict || self.draw.chance(50);
-                // The receivers of the write count: a stand-in's sync may have stood for a primary's,
-                // and the primary may lose an unsynced write.
+                // All receivers have to sync: a stand-in's sync could replace a primary's, and the
+                // primary could lose the unsynced write.
                 let dw = (is_strict && sloppy_quorum).then_some(Quorum::All);
                 let options = PutOptions {
                     w: quorum,
@@ -336,7 +337,7 @@ impl Client {
         }
     }
 
-    /// Reads a key that every replica has: stand-ins must not hide its existence.
+    /// Reads a key that every replica has: stand-ins must not hide it.
     async fn read_steady(&mut self, node: &Running) {
         let number = self.draw.below(STEADY_KEYS as u64);
         let key = key_name(usize::try_from(number).unwrap_or(0));
@@ -402,16 +403,16 @@ impl Client {
 /// The versions of a key that a read has to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Versions {
-    /// All that are not replaced.
+    /// All versions that are not replaced.
     All,
-    /// One: the last that its only writer wrote.
+    /// One version: the last of its only writer.
     LastOfOneWriter,
-    /// One: the newest of those that have not seen one another.
+    /// One version: the newest of concurrent versions.
     Newest,
 }
 
 impl Versions {
-    /// Those of a plan.
+    /// The versions for a plan.
     pub(crate) fn of(plan: &RunPlan) -> Self {
         match (plan.allow_mult, plan.has_rivals) {
             (true, _) => Self::All,
@@ -422,7 +423,7 @@ impl Versions {
 }
 
 impl History {
-    /// The result of reading an object, or none, and the violations in it.
+    /// Judges the result of a read, an object or none; returns the view and the violations.
     pub(crate) fn judge(
         &mut self,
         key: &str,
@@ -449,8 +450,8 @@ impl History {
             }
             Versions::Newest => wrong.extend(self.not_the_newest(key, object, &seen, &must_show)),
         }
-        // Holds also where one is chosen: the value that a client had read precedes the value that it wrote
-        // after that.
+        // Also true if one version is chosen: a value that a client had read comes before the value
+        // that it wrote then.
         let back = object.and_then(|object| self.back_again(key, object, &must_show));
         if let Some((value, write)) = back {
             let (value, write) = (self.describe(value), self.describe(write));

@@ -1,8 +1,8 @@
-//! The machines, their agreed state, and its way to them.
+//! The machines, their agreed state, and its distribution.
 //!
-//! Members agree by their own log, and the agreed state is read there. With a stand-in for the control
-//! plane, the agreed state is the real one, changed by the real commands; only the log that carries it
-//! is simulated. Every change reaches every machine some time later, and a machine that is down when it
+//! Members agree through their own log, from which the agreed state is read. With a stand-in for
+//! the control plane, the state and its commands are the real ones; only the log is simulated.
+//! Every change reaches every machine some time later; a machine that is down receives it when it
 //! comes up.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -35,7 +35,7 @@ pub(crate) enum MemberChange {
 }
 
 impl MemberChange {
-    /// The fault that asks for it.
+    /// The fault that causes it.
     pub(crate) fn kind(self) -> FaultKind {
         match self {
             Self::Join => FaultKind::Join,
@@ -85,7 +85,7 @@ impl Cluster {
         }))
     }
 
-    /// Starts the plan's nodes, and the task that has changes carried out.
+    /// Starts the plan's nodes, and the task that carries out changes.
     pub(crate) async fn begin(self: &Arc<Self>) -> anyhow::Result<()> {
         if self.plan.control == Control::Members {
             self.found().await?;
@@ -104,7 +104,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// A new machine, with nothing on it yet.
+    /// A new, empty machine.
     pub(crate) fn add_machine(&self, number: u8) -> Arc<Machine> {
         let (agreed, messages) = (self.agreed(), self.messages.clone());
         let machine = Machine::new(&self.world, number, &self.plan, agreed, messages);
@@ -129,7 +129,8 @@ impl Cluster {
         last.unwrap_or(0) + 1
     }
 
-    /// Gives a machine the agreed state repeatedly, each time a little late and sometimes very late.
+    /// Sends a machine the agreed state repeatedly, each time a little late and sometimes very
+    /// late.
     async fn bring_news(&self, machine: Arc<Machine>) {
         loop {
             let drawn = self.runtime.random_u64();
@@ -144,7 +145,7 @@ impl Cluster {
         }
     }
 
-    /// The agreed state: with members, the newest that one of them has.
+    /// The agreed state; with members, the newest state of a member.
     pub(crate) fn agreed(&self) -> Arc<ClusterState> {
         if self.plan.control == Control::Members {
             let states = self.witnessed();
@@ -160,13 +161,13 @@ impl Cluster {
         self.agreed.lock().clone()
     }
 
-    /// The present or last state of each member. One that does not run may have its state from the
-    /// harness alone.
+    /// The present or last state of each member. The state of a member that does not run may come
+    /// from the harness.
     fn witnessed(&self) -> Vec<Arc<ClusterState>> {
         let mut states = Vec::new();
         for machine in self.machines() {
             let (running, state) = (machine.running(), machine.learned());
-            // A node that has joined and has not received the state yet shows a placeholder.
+            // A node that has joined but not received the state yet has a placeholder.
             let knows = |it: &Arc<Running>| it.member().is_some_and(|it| it.is_state_known());
             let sees = || self.witness.lock().sees(machine.number, &state);
             if let Some(wrong) = running.is_some_and(|it| knows(&it)).then(sees).flatten() {
@@ -182,7 +183,7 @@ impl Cluster {
         *self.agreed.lock() = state;
     }
 
-    /// Has a command agreed on.
+    /// Proposes a command, and returns once it is agreed.
     pub(crate) fn propose(&self, command: Command) -> anyhow::Result<()> {
         let mut agreed = self.agreed.lock();
         let next = kvorum_cluster::apply(&agreed, command)?;
@@ -217,7 +218,7 @@ impl Cluster {
         sum
     }
 
-    /// The machine on which a node is.
+    /// The machine of a node.
     pub(crate) fn machine_of(&self, node: NodeId) -> Option<Arc<Machine>> {
         let mut machines = self.all_machines().into_iter();
         machines.find(|machine| machine.node() == node)
@@ -233,7 +234,7 @@ impl Cluster {
         self.trace.note(at, event);
     }
 
-    /// Something that must not happen.
+    /// Records a violation.
     pub(crate) fn accuse(&self, what: &str) {
         self.note(what);
         let at = self.runtime.now().elapsed();
@@ -243,7 +244,7 @@ impl Cluster {
             .push(format!("at {} ms: {what}", at.as_millis()));
     }
 
-    /// Sets every link as in the weather.
+    /// Sets every link according to the weather.
     pub(crate) fn set_links(&self) {
         let numbers: Vec<u8> = self.machines.lock().keys().copied().collect();
         let weather = self.weather.lock();

@@ -1,9 +1,9 @@
-//! Counters and sets under faults: an operation that was acknowledged counts once, and one with an
-//! unknown outcome counts once at most.
+//! Counters and sets under faults: an acknowledged operation counts once, and an operation with an
+//! unknown outcome counts at most once.
 //!
-//! Each increment of a counter is a power of two of its own, so that the sum shows which of them are in
-//! it. Each member of a set is added once, and removed once at most, by a client that has read it. Later
-//! members are long, so that sets come to be stored in pages.
+//! Each increment of a counter is a distinct power of two, so that the sum shows which increments
+//! it has. Each member of a set is added once, and removed at most once, by a client that has read
+//! it. Later members are long, so that sets are stored in pages.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,15 +33,15 @@ const BUCKET: &str = "told";
 const KEYS: u64 = 4;
 /// The number of clients that operate at the same time.
 const CLIENTS: u64 = 3;
-/// The operations on a key, for each of which a counter has a binary digit.
+/// The operations on a key; a counter has a binary digit for each.
 const OPERATIONS_MAX: u32 = 120;
-/// The first members of a set are short.
+/// The number of a set's first members, which are short.
 const SHORT_MEMBERS: u32 = 10;
-/// The length of the others: more than twenty of them are stored in pages.
+/// The length of the other members: a set with more than twenty of them is stored in pages.
 const MEMBER_BYTES: usize = 200;
 const PAUSE_MAX_MILLIS: u64 = 120;
 const ATTEMPTS_MAX: usize = 30;
-/// A read repairs the replicas behind it within this.
+/// The time within which a read repairs replicas.
 const REPAIR_WAIT: Duration = Duration::from_secs(6);
 
 /// The outcome of an operation for its client.
@@ -49,7 +49,7 @@ const REPAIR_WAIT: Duration = Duration::from_secs(6);
 enum Fate {
     InDoubt,
     Acknowledged,
-    /// It was undone, perhaps.
+    /// It may have been undone.
     UndoneInDoubt,
     Undone,
 }
@@ -107,7 +107,7 @@ fn has(value: &Value, number: u32) -> bool {
     }
 }
 
-/// True if a value has an effect without an operation, or twice.
+/// True if a value has an effect without an operation, or an effect twice.
 fn is_made_up(value: &Value, outcomes: &Outcomes) -> bool {
     match value {
         Value::Counter(sum) => {
@@ -225,7 +225,7 @@ impl Counting {
         })
     }
 
-    /// All of its clients, until those of objects end.
+    /// Runs all its clients, until the clients of objects end.
     pub(crate) async fn live(self: Arc<Self>) {
         let runtime = self.cluster.runtime.clone();
         let clients: Vec<_> = (0..CLIENTS)
@@ -341,7 +341,8 @@ impl Counting {
         }
     }
 
-    /// Reports nodes that do not show the same of each key in the end, with all that was acknowledged.
+    /// Checks that in the end all nodes show the same value of each key, with all acknowledged
+    /// operations.
     pub(crate) async fn check(&self) {
         for place in Place::all() {
             if let Some(found) = self.read_from_all(place).await {

@@ -1,4 +1,5 @@
-//! The judge of counters and sets: violations that it must find, and results that it must let pass.
+//! The checks of counters and sets: violations that they must find, and results that they must
+//! accept.
 
 use bytes::Bytes;
 use kvorum_data_types::Value;
@@ -28,7 +29,7 @@ fn a_sum_has_what_was_acknowledged_and_perhaps_what_is_in_doubt() {
     for sum in [0b101, 0b111] {
         assert_eq!(wrong_with(&Value::Counter(sum), &outcomes, &outcomes), None);
     }
-    // One is lost, one counts twice, one was never done.
+    // One increment is lost, one counts twice, one was never sent.
     for sum in [0b001, 0b1001, 0b1101] {
         assert!(
             wrong_with(&Value::Counter(sum), &outcomes, &outcomes).is_some(),

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use kvorum_disk::{Disk, EntryKind, MemoryDisk, create_directory_durably, read_file, replace_file};
 
-/// No file of a simulated node is larger.
+/// Larger than any file of a simulated node.
 const FILE_BYTES_MAX: u64 = 1 << 30;
 
 /// Copies a directory with all wanted entries below it. A missing directory is not an error.

@@ -1,7 +1,7 @@
-//! Draws for plans: SplitMix64, small and ours, so that a seed means the same plan for ever.
+//! Draws for plans: our own SplitMix64, so that a seed always gives the same plan.
 //!
-//! Apart from the runtime's randomness, which the nodes draw from: a plan must not change because a
-//! node draws once more than before.
+//! Plans do not draw from the runtime's randomness, which nodes use: a plan must not change because
+//! a node draws more often than before.
 
 /// A sequence of draws.
 #[derive(Clone, Debug)]
@@ -24,7 +24,7 @@ impl Draw {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `bound`; 0 when there is none.
+    /// A number below `bound`; 0 if `bound` is 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.next_u64() % bound.max(1)
     }
@@ -34,12 +34,12 @@ impl Draw {
         low + self.below(high.saturating_sub(low) + 1)
     }
 
-    /// True in `percent` of a hundred cases.
+    /// True with a probability of `percent`.
     pub fn chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
-    /// One of these; `None` of none.
+    /// One of these items; `None` if there are none.
     pub fn one_of<'a, T>(&mut self, items: &'a [T]) -> Option<&'a T> {
         let at = self.below(items.len() as u64);
         items.get(usize::try_from(at).unwrap_or(0))

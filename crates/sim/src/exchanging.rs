@@ -9,11 +9,11 @@ use kvorum_runtime::Moment;
 use crate::cluster::Cluster;
 use crate::finds::Finds;
 
-/// Trees are dropped for so long, and so often that few of them are ever built meanwhile.
+/// The time for which trees are dropped, so often that few are complete meanwhile.
 const TREES_DROPPED_FOR: Duration = Duration::from_secs(8);
 const TREES_DROPPED_EVERY: Duration = Duration::from_millis(5);
 const DROPS_BETWEEN_LOOKS: u32 = 20;
-/// Once all is calm, every preference list is compared completely within this.
+/// Once faults are over, every preference list has a complete exchange within this time.
 const EXCHANGES_WAIT_MAX: Duration = Duration::from_secs(240);
 
 impl Cluster {
@@ -31,8 +31,8 @@ impl Cluster {
         let _compared_or_accused = self.await_exchanges(begun, &mut finds).await;
     }
 
-    /// Drops all trees again and again, so that most are being built while they are compared. It ends
-    /// early when every preference list counts as complete.
+    /// Drops all trees repeatedly, so that most are being built while they are compared. Ends early
+    /// when every preference list counts as complete.
     async fn drop_trees_for_a_while(&self, begun: Moment) {
         let mut drops = 0_u32;
         while self.runtime.now().since(begun) < TREES_DROPPED_FOR {
@@ -53,11 +53,11 @@ impl Cluster {
         }
     }
 
-    /// Checks that equal replicas stay equal: in the end a round of exchanges repairs nothing.
+    /// Checks that equal replicas stay equal: a final round of exchanges repairs nothing.
     ///
-    /// A tree keeps an object that has expired and was collected. Where the clock went back later, the
-    /// object is missing and not expired, and its absence shows when the tree is built again by its age.
-    /// So the rest comes later where objects expire.
+    /// A tree keeps an object that has expired and was collected. If the clock goes back later, the
+    /// object is missing but not expired, and the next build of the tree shows that. So with
+    /// expiring objects, the check comes later.
     pub(crate) async fn check_rest(&self) {
         let rounds_max = if self.plan.has_expiry { 8 } else { 2 };
         let (mut before, mut more) = (0, 0);
@@ -86,8 +86,8 @@ impl Cluster {
         repaired.sum()
     }
 
-    /// Waits until each preference list is complete by an exchange that began after a moment; false when
-    /// that does not come.
+    /// Waits until each preference list has a complete exchange that began after a moment; false if
+    /// that takes too long.
     async fn await_exchanges(&self, begun: Moment, finds: &mut Option<Finds>) -> bool {
         loop {
             self.runtime.sleep(Duration::from_secs(1)).await;
@@ -111,7 +111,7 @@ impl Cluster {
         }
     }
 
-    /// The targets that are not known to be complete since a moment, in words.
+    /// The targets without a complete exchange since a moment, in words.
     fn incomplete_since(&self, begun: Moment) -> Vec<String> {
         let state = self.agreed();
         let ring = state.ring();
@@ -136,7 +136,8 @@ impl Cluster {
         missing
     }
 
-    /// The time since the last complete exchange of each target began, by the nodes that compare it.
+    /// The time since the last complete exchange of each target began, according to the nodes that
+    /// compare it.
     fn ages_of_completion(&self) -> BTreeMap<Target, Option<Duration>> {
         let mut ages: BTreeMap<Target, Option<Duration>> = BTreeMap::new();
         for machine in self.machines() {

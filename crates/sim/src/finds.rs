@@ -1,8 +1,7 @@
-//! The way from one find to the next: exchanges after a find compare all changes from the oldest one that it
-//! found up to the present.
+//! Successive finds: exchanges after a find compare all changes since the oldest one that it found.
 //!
-//! Where only the number of listed keys cuts an exchange, these exchanges go on until nothing is left of
-//! that range. So they always mend the key that changed last, of the bucket of the find or of all
+//! If only the number of listed keys cuts an exchange, these exchanges continue to the end of that
+//! range. So they always mend the key that changed last, in the bucket of the find or in all
 //! buckets.
 
 use std::collections::BTreeMap;
@@ -20,23 +19,23 @@ use crate::client::{BUCKET, STEADY_BUCKET, STEADY_KEYS, address, key_name};
 use crate::cluster::Cluster;
 use crate::replica_objects::ReplicaObject;
 
-/// Exchanges that are stopped have ended after this.
+/// Time within which stopped exchanges end.
 const STOP_PAUSE: Duration = Duration::from_secs(4);
 
 /// The differences of one target before a find.
 #[derive(Default)]
 struct Differences {
-    /// By bucket, the key that changed last of those that differ.
+    /// The differing key of each bucket that changed last.
     newest: BTreeMap<&'static [u8], (Timestamp, String)>,
-    /// Keys given to repair before, by the machine that compares.
+    /// Keys passed to repair before, by the machine that compares.
     repaired: BTreeMap<u8, u64>,
 }
 
-/// Targets with differences whose finds have not been followed to their end.
+/// Targets with differences whose finds are not followed to their end yet.
 pub(crate) struct Finds(BTreeMap<Target, Differences>);
 
 impl Cluster {
-    /// Notes what differs, while no exchange goes on.
+    /// Notes the differences, while no exchange is under way.
     pub(crate) async fn look_for_differences(&self) -> Finds {
         self.enable_exchanges(false);
         self.runtime.sleep(STOP_PAUSE).await;
@@ -72,7 +71,7 @@ impl Cluster {
         Finds(found)
     }
 
-    /// Judges the targets whose find has been followed to its end.
+    /// Checks the targets whose find has been followed to its end.
     pub(crate) fn follow(&self, finds: &mut Finds) {
         for (machine, report) in self.target_reports() {
             let Some(differences) = finds.0.get(&report.target) else {

@@ -1,5 +1,5 @@
-//! The parts of a node with a stand-in for its control plane, and its following of the state that it
-//! gets.
+//! The parts of a node with a stand-in for its control plane, and the changes that follow from the
+//! state.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use kvorum_vnode::{LeaseTable, TreeFiles, TreePlacing, Vnode};
 use crate::node_settings::VNODE_SETTINGS;
 use crate::stores::SimulatedStores;
 
-/// The parts that a member has in another way.
+/// The parts that a member makes in another way.
 pub(crate) struct Follower {
     pub(crate) known: Arc<GivenState>,
     pub(crate) vnodes: Arc<Vnodes>,
@@ -26,8 +26,8 @@ pub(crate) struct Follower {
     pub(crate) tree_files: Arc<TreeFiles>,
 }
 
-/// A vnode that keeps trees, if a placing of keys in trees is given. Nothing was written to its store since
-/// that was opened; a file of trees that does not fit the store is removed.
+/// A vnode, with trees if a placing of keys in trees is given. Its store must not have been written
+/// since it was opened; a file of trees that does not fit the store is removed.
 pub(crate) fn with_trees(
     vnode: Vnode,
     places: Option<&Arc<dyn TreePlacing>>,
@@ -42,7 +42,8 @@ pub(crate) fn with_trees(
 }
 
 impl Follower {
-    /// Lets the vnodes go on with their trees and under their actors; the stores are closed.
+    /// Stores trees and leases, so that vnodes continue with their trees and actors; the stores are
+    /// closed.
     pub(crate) fn seal(&self, hints: &VnodeHints) {
         let vnodes = self.vnodes.all();
         for vnode in &vnodes {
@@ -52,7 +53,8 @@ impl Follower {
         let _sealed = self.hint_leases.seal([hints.vnode()]);
     }
 
-    /// Asks by a new state from now on, and refuses callers with an older one.
+    /// Makes the node use a new state: plans of requests follow it, and callers with an older state
+    /// are refused.
     pub(crate) fn follow(&self, news: &Arc<ClusterState>, number: u8) {
         self.known.set(news);
         let ring = news.ring();
@@ -63,7 +65,7 @@ impl Follower {
         self.liveness.follow_members(members);
     }
 
-    /// Opens stores that come and removes those that are gone.
+    /// Opens stores of new partitions, and removes stores of partitions that are gone.
     pub(crate) fn follow_stores(&self, news: &ClusterState, number: u8) -> anyhow::Result<()> {
         let ring = news.ring();
         let wanted = partitions_at(ring, node_id(number));

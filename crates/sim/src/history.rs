@@ -1,9 +1,9 @@
-//! The history of one key, as its clients have it: its writes, and the writes that each replaced.
+//! The history of one key for its clients: its writes, and the writes that each replaced.
 //!
 //! Values are unique, so that a value read names the write that made it. A write replaces the value
-//! that its client had read, and everything which that value had replaced. Objects are judged by values
-//! and not by their clocks: a clock that covers a write unseen by all clients is the very defect to be
-//! found.
+//! that its client had read, and everything that this value had replaced. Objects are judged by
+//! values and not by their clocks: a clock that covers a write that no client has seen is the
+//! defect to be found.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,9 +14,9 @@ use kvorum_object::{Clock, Dot, Object, Sibling, Timestamp};
 /// The effect of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// It gives the key this value.
+    /// Writes a value.
     Put,
-    /// It deletes the value that its client had read.
+    /// Deletes the value that its client had read.
     Delete,
 }
 
@@ -30,18 +30,19 @@ struct Write {
     replaces_at_least: FixedBitSet,
     /// The time of its acknowledgement.
     acknowledged: Option<Duration>,
-    /// By primaries alone.
+    /// True if only primaries count.
     is_strict: bool,
 }
 
 impl Write {
-    /// True if the write must show, by a rule on the time of its acknowledgement and on its strictness.
+    /// True if a read must show the write, according to a rule on the time of its acknowledgement
+    /// and on its strictness.
     fn must_show(&self, rule: impl Fn(Duration, bool) -> bool) -> bool {
         self.acknowledged.is_some_and(|at| rule(at, self.is_strict))
     }
 }
 
-/// A client's view of a key after a read; its next write goes over that.
+/// A client's view of a key after a read. Its next write replaces this view.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) clock: Clock,
@@ -59,11 +60,11 @@ pub(crate) struct History {
     writes: Vec<Write>,
     dots: BTreeMap<usize, Dot>,
     values: BTreeMap<(u64, u64), usize>,
-    /// The time of each seen write, as its coordinator stamped it.
+    /// The stamp of each seen write, from its coordinator.
     stamps: BTreeMap<usize, Stamp>,
     /// The writes that any delete replaces: tombstones do not name their deletes.
     replaced_by_deletes: FixedBitSet,
-    /// Tombstones go, so that an object need not show what was deleted before it was written.
+    /// True if tombstones are removed: an object need not show deletes from before its first write.
     is_reaped: bool,
 }
 
@@ -88,7 +89,7 @@ fn stamp_of(sibling: &Sibling) -> Stamp {
 }
 
 impl History {
-    /// Without writes.
+    /// A history without writes.
     pub(crate) fn new(is_reaped: bool) -> Self {
         Self {
             is_reaped,
@@ -96,7 +97,7 @@ impl History {
         }
     }
 
-    /// Takes note of a write that is about to be sent; its number.
+    /// Records a write that is about to be sent; returns its number.
     pub(crate) fn begin(&mut self, change: Change, is_strict: bool, seen: &Seen) -> usize {
         if change == Change::Delete {
             self.replaced_by_deletes.union_with(&seen.at_most);
@@ -166,7 +167,7 @@ impl History {
         Ok(seen)
     }
 
-    /// The view without an object: at most, everything was deleted.
+    /// The view of a missing object: at most, everything was deleted.
     pub(crate) fn nothing(&self) -> Seen {
         Seen {
             at_most: self.replaced_by_deletes.clone(),
@@ -174,7 +175,7 @@ impl History {
         }
     }
 
-    /// An acknowledged write that an object has lost: neither there nor replaced.
+    /// An acknowledged write that an object has lost: it is neither present nor replaced.
     pub(crate) fn lost(
         &self,
         seen: &Seen,
@@ -183,12 +184,12 @@ impl History {
         (0..self.writes.len()).find(|number| {
             let write = &self.writes[*number];
             let is_required = write.must_show(&must_show);
-            // A lost delete shows in the values that it deleted.
+            // A lost delete is visible in the values that it deleted.
             is_required && write.change == Change::Put && !seen.at_most.contains(*number)
         })
     }
 
-    /// A present value although an acknowledged write replaced it, and that write.
+    /// A value that is present although an acknowledged write replaced it, with that write.
     pub(crate) fn back_again(
         &self,
         key: &str,
@@ -206,11 +207,11 @@ impl History {
         })
     }
 
-    /// The violation of not showing the last write that must show, where siblings are not kept and each
-    /// key has one writer. Two other writes may show instead. One is a write with an unknown outcome:
-    /// the clocks decide which of the two is later. The other is a write that the last write had not
-    /// seen, because a node had been put back to an older copy of its data: the check of the read
-    /// before that write reports it.
+    /// The violation of a read without the last write that it must show, if siblings are not kept
+    /// and each key has one writer. Two other writes may appear instead. One is a write with an
+    /// unknown outcome: the clocks decide which write is later. The other is a write that the last
+    /// write had not seen, because a node had been reset to an older copy of its data: the check of
+    /// the read before the last write reports it.
     pub(crate) fn not_the_last(
         &self,
         key: &str,
@@ -238,9 +239,9 @@ impl History {
         })
     }
 
-    /// The violation of an object where siblings are not kept and any client writes any key: it has more than
-    /// one value, or lacks a newer write that must show and was not replaced. Here alone the database's
-    /// stamps count: such buckets go by them.
+    /// The violation of an object if siblings are not kept and any client writes any key: it has
+    /// more than one value, or lacks a newer required write that was not replaced. Only this check
+    /// uses the database's stamps, which such buckets compare.
     pub(crate) fn not_the_newest(
         &self,
         key: &str,

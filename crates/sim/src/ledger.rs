@@ -1,4 +1,4 @@
-//! The answers that clients got in a run, and the violations in them.
+//! The answers to clients in a run, and the violations in them.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::history::History;
 #[derive(Debug)]
 pub(crate) struct Ledger {
     pub(crate) histories: Vec<History>,
-    /// A machine has lost data: until all is repaired, reads may be stale.
+    /// A machine has lost data: reads may be stale until everything is repaired.
     pub(crate) is_amnesiac: bool,
     pub(crate) violations: Vec<String>,
     pub(crate) faults: BTreeMap<FaultKind, u64>,
@@ -21,22 +21,22 @@ pub(crate) struct Ledger {
 pub struct Operations {
     /// Reads that were answered.
     pub reads: u64,
-    /// Strict ones among them that were checked against all acknowledged strict writes.
+    /// Strict reads that were checked against all acknowledged strict writes.
     pub checked_reads: u64,
     /// Writes that were acknowledged.
     pub writes: u64,
-    /// Deletes that were.
+    /// Deletes that were acknowledged.
     pub deletes: u64,
-    /// Listings that ended well.
+    /// Successful listings.
     pub listings: u64,
     /// Operations on data types that were acknowledged.
     pub updates: u64,
-    /// Requests with an unknown outcome for the client.
+    /// Requests whose outcome the client does not know.
     pub failed: u64,
 }
 
 impl Operations {
-    /// Everything that the database confirmed.
+    /// The number of confirmed operations.
     pub fn acknowledged(&self) -> u64 {
         self.reads + self.writes + self.deletes + self.listings + self.updates
     }

@@ -1,15 +1,15 @@
 //! Faults of single messages between nodes: lost, delivered twice, overtaken by later ones.
 //!
-//! The faults act where messages from a connection are handed to a node's services, and not in a network:
-//! connections are ordered streams, on which a message is lost only with all that follow. It imitates the
-//! effects that streams have in the end. A stream that breaks loses requests and answers. A clogged stream
-//! delivers a request after its sender has repeated it over another stream, so that it arrives twice.
-//! Requests on one stream are cut into fragments that take turns, are carried out side by side, and overtake
+//! The faults act between connections and a node's services, and not in the network: connections
+//! are ordered streams, on which a message is lost only with all that follow. They imitate the
+//! effects of streams. A broken stream loses requests and answers. A clogged stream delivers a
+//! request after its sender has repeated it over another stream, so that it arrives twice. Requests
+//! on one stream are cut into fragments that take turns, are carried out side by side, and overtake
 //! one another.
 //!
-//! A request that is never repeated does not come twice: a put that a replica is to coordinate. It gets
-//! its dot when it is carried out, so that a second time would be a second write. So its sender tries
-//! it again only when it was certainly not carried out (`kvorum-coordinator`, `writing`).
+//! A put that a replica coordinates is never repeated, so it does not arrive twice. It gets its dot
+//! when it is carried out, so a second time would be a second write. Its sender tries it again only
+//! when it was certainly not carried out (`kvorum-coordinator`, `writing`).
 
 use std::collections::BTreeMap;
 use std::future::pending;
@@ -36,7 +36,7 @@ pub(crate) struct Messages {
     disturbances: Mutex<BTreeMap<usize, Disturbance>>,
 }
 
-/// One fault, while it lasts and while messages delayed by it are under way.
+/// One fault, while it lasts and while messages that it delays are under way.
 #[derive(Debug)]
 pub(crate) struct Disturbance {
     pub(crate) kind: FaultKind,
@@ -44,13 +44,13 @@ pub(crate) struct Disturbance {
     pub(crate) to: Option<u8>,
     /// Percentage of messages that it hits.
     pub(crate) percent: u64,
-    /// The longest that one is late.
+    /// The longest delay.
     pub(crate) late_max: Duration,
-    /// Decides which it hits.
+    /// Decides which messages it hits.
     pub(crate) draw: Draw,
-    /// False when no further message is to be hit.
+    /// False when no further message is hit.
     pub(crate) lasts: bool,
-    /// Messages that were lost, that came twice, or that later ones overtook.
+    /// Messages that were lost, arrived twice, or were overtaken.
     pub(crate) hits: u64,
 }
 
@@ -72,12 +72,12 @@ impl Messages {
         }
     }
 
-    /// A fault begins.
+    /// Begins a fault.
     pub(crate) fn begin(&self, fault: usize, disturbance: Disturbance) {
         self.disturbances.lock().insert(fault, disturbance);
     }
 
-    /// No further message is hit by a fault; messages that it holds back are under way.
+    /// Ends the hits of a fault; messages that it holds back stay under way.
     pub(crate) fn let_be(&self, fault: usize) {
         if let Some(disturbance) = self.disturbances.lock().get_mut(&fault) {
             disturbance.lasts = false;
@@ -127,8 +127,8 @@ impl Disturbance {
     }
 }
 
-/// True for a put, or an operation on a data type, that the receiver is to coordinate: it is never
-/// asked for twice.
+/// True for a put, or an operation on a data type, that the receiver coordinates: it is never sent
+/// twice.
 fn is_new_write(message: &Message) -> bool {
     let (head, body) = (message.head.clone(), message.body.clone());
     let Ok(PeerRequest::Replica { request, .. }) = decode_request(&WireMessage { head, body })
@@ -168,7 +168,7 @@ impl Delivered {
     }
 }
 
-/// A message, as often as it comes.
+/// A delivery of a message, which may happen twice.
 #[derive(Clone)]
 struct Delivery {
     runtime: Runtime,
@@ -176,7 +176,7 @@ struct Delivery {
     delivered: Delivered,
     caller: Caller,
     message: Message,
-    /// Time that its sender waits from its arrival.
+    /// The time for which its sender waits, from its arrival.
     wait: Duration,
 }
 
@@ -187,7 +187,7 @@ impl Delivery {
         self.service.handle(self.caller, self.message, deadline)
     }
 
-    /// Delivers it; the answer, if one comes in time. `None` for "overload" as well.
+    /// Delivers the message; returns the answer if it comes in time. `None` also for "overload".
     async fn answer(self) -> Option<Message> {
         let (runtime, wait) = (self.runtime.clone(), self.wait);
         match self.deliver() {
@@ -234,7 +234,7 @@ impl PeerService for Front {
 }
 
 impl Front {
-    /// Before the services of the node of this number.
+    /// A front before the services of the node with this number.
     pub(crate) fn new(
         number: u8,
         runtime: Runtime,
@@ -250,8 +250,9 @@ impl Front {
         }
     }
 
-    /// Delivers it now and once more later. The first answer to come is the answer. A request that is
-    /// refused because of an overload does not come again: that answer means that nothing was done.
+    /// Delivers the message now and once more later. The first answer counts. A request that is
+    /// refused because of an overload is not delivered again: that answer means that nothing was
+    /// done.
     fn twice(&self, first: Delivery, fault: usize, after: Duration, way: String) -> Served {
         let (second, runtime) = (first.clone(), self.runtime.clone());
         let (sender, mut answers) = mpsc::unbounded_channel();
@@ -264,7 +265,7 @@ impl Front {
             runtime.sleep(after).await;
             messages.note_hit(fault, &format!("a request {way} comes twice"));
             if let Some(answer) = second.answer().await {
-                // A caller that has an answer already needs no other.
+                // A caller with an answer needs no other.
                 let _first_or_second = answered.send(answer);
             }
         });
@@ -272,7 +273,7 @@ impl Front {
             Served::Later(answer) => answer,
             at_once => return at_once,
         };
-        // Dropped with the request, if its sender takes that back; later deliveries are still to come.
+        // Dropped with the request if its sender cancels it; later deliveries still follow.
         Served::Later(Box::pin(async move {
             let first = async move {
                 let _first_or_second = sender.send(answer.await);
@@ -290,8 +291,8 @@ impl Front {
         }))
     }
 
-    /// Delivers it later, behind anything that has come on its connection meanwhile, and also when its
-    /// sender waits no more: a message that has gone out comes in.
+    /// Delivers the message later, behind messages that arrive on its connection meanwhile, even if
+    /// its sender no longer waits: a sent message arrives.
     fn held_back(&self, delivery: Delivery, fault: usize, by: Duration, way: String) -> Served {
         let (runtime, messages) = (self.runtime.clone(), self.messages.clone());
         let before = delivery.delivered.count(delivery.caller);
@@ -302,7 +303,7 @@ impl Front {
                 messages.note_hit(fault, &format!("a request {way} is overtaken"));
             }
             if let Some(answer) = delivery.answer().await {
-                // A caller that is gone needs no answer.
+                // A caller that has gone needs no answer.
                 let _waits_or_not = sender.send(answer);
             }
         });

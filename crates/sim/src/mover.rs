@@ -1,7 +1,8 @@
-//! Carries out agreed moves, in the place of a real cluster's claimant and transfers.
+//! Carries out agreed moves, in place of a real cluster's claimant and transfers.
 //!
-//! The steps and their gates are those of the ring's moves. Only the transfer itself is a stand-in: it
-//! is done in one piece, through the vnodes and their logs, while both machines can reach each other.
+//! The steps and their gates are those of the ring's moves. Only the transfer is a stand-in: it
+//! happens in one piece, through the vnodes and their logs, while both machines can reach each
+//! other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,9 +25,9 @@ use crate::cluster::Cluster;
 
 const PERIOD: Duration = Duration::from_millis(150);
 const MOVES_MAX: usize = 4;
-/// A move that waits for a machine that is down gives up its place after this long.
+/// The time after which a move is given up while one of its machines is down.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// A receiver that ends confirms nothing more of its keys: it is given all again after this.
+/// The time after which a receiver gets all keys again: a receiver that ends does not confirm them.
 const FILL_TIME_MAX: Duration = Duration::from_secs(10);
 
 impl Cluster {
@@ -102,13 +103,13 @@ impl Cluster {
         known.is_some_and(|known| known >= state.ring().epoch(partition))
     }
 
-    /// Gives the receiver all that the source has, durably.
+    /// Copies all keys of the source to the receiver, durably.
     async fn fill(&self, partition: Partition, from: NodeId, to: NodeId) -> anyhow::Result<()> {
         self.copy([(partition, from), (partition, to)], |_| true)
             .await
     }
 
-    /// Gives one vnode the wanted keys of another, durably.
+    /// Copies the wanted keys of one vnode to another, durably.
     async fn copy(
         &self,
         [source, target]: [(Partition, NodeId); 2],
@@ -137,7 +138,7 @@ impl Cluster {
                 continue;
             }
             let resolution = resolution_of(&state, &key);
-            // By its own clock: stores reckon by it for how long something has failed.
+            // The receiver's clock: stores use it to measure how long an operation has failed.
             let now = Timestamp(receiver.runtime.wall_time().micros());
             match store(&target, (key, object), resolution, now) {
                 ReplicaReply::Received { durable } => match durable {
@@ -153,8 +154,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// A change of the number of replicas or of the detours of lists. The number only ever follows members
-    /// that leave.
+    /// Advances a change of the number of replicas or of the detours of lists. The number changes
+    /// only when members leave.
     async fn advance_growth(&self) {
         let state = self.agreed();
         let from = state.ring().replicas_max();
@@ -182,7 +183,7 @@ impl Cluster {
         self.take_step(Command::Grow { from, step });
     }
 
-    /// Gives each vnode that newly has replicas of keys those keys, durably.
+    /// Copies keys to each vnode that gets new replicas, durably.
     async fn fill_lists(&self, state: &ClusterState) -> anyhow::Result<()> {
         let ring = state.ring();
         let mut fills = BTreeMap::<Fill, BTreeSet<Partition>>::new();

@@ -1,6 +1,6 @@
 //! The value log of a simulated node, driven by a task.
 //!
-//! A simulation has no threads. The task lets as much virtual time pass as a device would take, and
+//! A simulation has no threads. The task waits for the virtual time that a device would take, and
 //! commits the group that has gathered meanwhile.
 
 use std::path::Path;
@@ -11,8 +11,8 @@ use kvorum_disk::Disk;
 use kvorum_value_log::{ValueLog, ValueLogSettings};
 
 const DIRECTORY: &str = "/node/value_log";
-/// Small, so that segments with live entries are collected before a run ends. The share of garbage is
-/// the default one.
+/// Small sizes, so that segments with live entries are collected before a run ends. The share of
+/// garbage is the default.
 const SETTINGS: ValueLogSettings = ValueLogSettings {
     segment_bytes: 16 << 10,
     garbage_percent_max: 30,

@@ -1,4 +1,4 @@
-//! Settings of the simulation's nodes, of either kind.
+//! Settings of both kinds of simulated nodes.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use kvorum_vnode::VnodeSettings;
 use crate::plan::RunPlan;
 
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(4);
-/// More siblings than clients make: those that blind writes pile up are not a failure here.
+/// No limit on siblings: many siblings of blind writes are no failure here.
 pub(crate) const VNODE_SETTINGS: VnodeSettings = VnodeSettings {
     limits: Limits {
         size_warning_bytes: u64::MAX,
@@ -26,10 +26,10 @@ pub(crate) fn coordinator_settings(plan: &RunPlan) -> CoordinatorSettings {
     CoordinatorSettings {
         request_timeout: REQUEST_TIMEOUT,
         tombstones: match plan.is_early {
-            // A coordinator of a cluster has to refrain from that by itself.
+            // The coordinator of a cluster must not do this.
             false => TombstoneKeeping::Immediate,
-            // With a single replica, removing it at once would be right; but then a check of later
-            // writes could not see that something was deleted before.
+            // With a single replica, immediate removal would be correct, but a check of later
+            // writes could not see the earlier delete.
             true => TombstoneKeeping::Keep,
         },
         backend_names: BackendNames::One("simulated"),
@@ -37,8 +37,8 @@ pub(crate) fn coordinator_settings(plan: &RunPlan) -> CoordinatorSettings {
     }
 }
 
-/// Settings of the comparison of replicas, if the plan has it: those of a server, but for times and
-/// bounds so small that a run sees many exchanges, and cuts.
+/// Settings of the comparison of replicas, if the plan has it: those of a server, but with times
+/// and bounds so small that a run has many exchanges and cuts.
 pub(crate) fn exchange_settings(plan: &RunPlan) -> Option<ExchangeSettings> {
     let (schedule, limits) = match plan.has_rare_exchanges {
         true => rare_exchanges(),
@@ -76,8 +76,8 @@ fn frequent_exchanges() -> (ScheduleSettings, ExchangeLimits) {
     (schedule, limits)
 }
 
-/// A find leads to the next without a bound on branches, leaves and their number: the keys that are listed
-/// at once are the only cut.
+/// Settings without effective bounds on branches, leaves and loops: only the number of keys listed
+/// at once cuts an exchange.
 fn rare_exchanges() -> (ScheduleSettings, ExchangeLimits) {
     let schedule = ScheduleSettings {
         at_once: 64,

@@ -1,8 +1,8 @@
-//! The operator of a cluster of members: founds it, has nodes join and leave, and switches off those
-//! that are no longer members.
+//! The operator of a cluster of members: founds it, makes nodes join and leave, and switches off
+//! nodes that are no longer members.
 //!
-//! Everything goes through a node as the admin commands do: staged, looked at, committed. A command
-//! that fails is tried again through another node, as an operator would.
+//! Changes are staged, reviewed and committed through a node, like admin commands. A failed command
+//! is tried again through another node, as an operator would do.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,18 +21,19 @@ use crate::draw::Draw;
 use crate::machine::Machine;
 
 const LOOK_PERIOD: Duration = Duration::from_millis(200);
-/// Between two attempts.
+/// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(300);
-/// A change is agreed on within this, under any faults; longer than any fault.
+/// The time within which a change is agreed, under any faults; longer than any fault.
 const CHANGE_WAIT_MAX: Duration = Duration::from_secs(120);
-/// The longest between an operator's look at a plan and the commit, where another is about.
+/// The longest time between an operator's look at a plan and the commit, if there is a second
+/// operator.
 const THOUGHT_MILLIS_MAX: u64 = 1_500;
-/// A plan is carried out within this where nothing is wrong.
+/// The time within which a plan is carried out without faults.
 const FOUNDING_MAX: Duration = Duration::from_secs(240);
 
 impl Cluster {
-    /// The first node founds the cluster, the others of the plan join, and the plan is committed. It is
-    /// carried out when this returns, unless clients are to see that.
+    /// The first node founds the cluster, the others of the plan join, and the plan is committed.
+    /// When this returns, the plan is carried out, unless clients have to be there meanwhile.
     pub(crate) async fn found(self: &Arc<Self>) -> anyhow::Result<()> {
         let founder = self.add_machine(1);
         founder.start().await.context("start the founder")?;
@@ -73,7 +74,7 @@ impl Cluster {
             if is_moving || agreed.ring().growth().is_some() {
                 continue;
             }
-            // It counts as waiting until it is agreed on.
+            // The change counts as waiting until it is agreed.
             let Some(change) = self.changes.lock().front().copied() else {
                 if self.plan.has_second_operator
                     && agreed.plan().is_ok()
@@ -101,7 +102,7 @@ impl Cluster {
         }
     }
 
-    /// Proposes it, unless it no longer fits.
+    /// Carries out a change, unless it no longer fits.
     async fn carry_out(self: &Arc<Self>, change: MemberChange) -> anyhow::Result<()> {
         match change {
             MemberChange::Join => drop(self.join_another().await?),
@@ -124,7 +125,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Has a change of a member staged, unless it goes already.
+    /// Stages a change of a member, unless it is leaving already.
     async fn stage(self: &Arc<Self>, node: NodeId, change: StagedChange) -> anyhow::Result<()> {
         let command = |_: &ClusterState| {
             let change = change.clone();
@@ -138,8 +139,8 @@ impl Cluster {
         self.agree(&command, &is_done).await
     }
 
-    /// The node of a machine that is a full member, and not needed for the number of replicas if it
-    /// leaves without another in its place.
+    /// The node of a machine if it is a full member, and, if it `leaves` without a replacement, not
+    /// needed for the number of replicas.
     fn may_go(&self, number: u8, leaves: bool) -> Option<NodeId> {
         let (agreed, node) = (self.agreed(), self.machine(number)?.node());
         let is_valid = |status| status == MemberStatus::Valid;
@@ -156,7 +157,7 @@ impl Cluster {
         Ok(machine.node())
     }
 
-    /// Has a machine's node join, through any faults meanwhile.
+    /// Makes a machine's node join, through any faults meanwhile.
     async fn join(self: &Arc<Self>, machine: &Arc<Machine>) -> anyhow::Result<()> {
         let (begun, mut attempts) = (self.runtime.now(), 0);
         let mut last = String::new();
@@ -177,7 +178,7 @@ impl Cluster {
                     Ok(Err(error)) => last = error.to_string(),
                     Err(error) => last = error.to_string(),
                 }
-                // Asks the process that runs now: one that ended while it joined may have to join
+                // Asks the present process: a process that ended during its join may have to join
                 // again.
                 let follows = process_of(machine)
                     .is_some_and(|(_, it)| it.state().current().id() == self.agreed().id());
@@ -193,7 +194,7 @@ impl Cluster {
         bail!("node {} does not join: {last}", machine.number)
     }
 
-    /// Looks at the plan of the staged changes and commits it, until it is committed.
+    /// Reviews the plan of the staged changes and commits it, repeatedly until it is committed.
     pub(crate) async fn commit(self: &Arc<Self>) -> anyhow::Result<()> {
         let (begun, mut attempts) = (self.runtime.now(), 0);
         let mut last = String::new();
@@ -222,7 +223,7 @@ impl Cluster {
         bail!("not agreed within {} s: {last}", CHANGE_WAIT_MAX.as_secs())
     }
 
-    /// Checks that the commit is the plan that its operator had looked at.
+    /// Checks that the committed plan is the one that the operator had reviewed.
     fn check_committed(&self, plan: &Plan, state: &ClusterState) {
         for (node, planned) in &plan.members {
             let Some(member) = state.member(*node) else {
@@ -238,7 +239,7 @@ impl Cluster {
         }
     }
 
-    /// Has a command agreed on through one node or another, until it is.
+    /// Proposes a command through one node after the other, until it is agreed.
     pub(crate) async fn agree(
         self: &Arc<Self>,
         command: &(dyn Fn(&ClusterState) -> Option<Command> + Send + Sync),
@@ -265,7 +266,7 @@ impl Cluster {
         bail!("not agreed within {} s: {last}", CHANGE_WAIT_MAX.as_secs())
     }
 
-    /// Has a command agreed on through one node; returns that node's state afterwards.
+    /// Proposes a command through one node; returns that node's state afterwards.
     async fn ask(
         &self,
         machine: &Arc<Machine>,
@@ -288,8 +289,8 @@ impl Cluster {
         agreed
     }
 
-    /// The second operator, without consultation: stages other weights for as long as clients are
-    /// there.
+    /// The second operator, independent of the first: stages other weights for as long as there are
+    /// clients.
     pub(crate) async fn stage_unasked(self: Arc<Self>) {
         let mut draw = Draw::new(self.plan.seed ^ 0x7365_636f_6e64);
         let end = self.runtime.now().plus(self.plan.length);

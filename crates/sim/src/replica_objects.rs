@@ -1,4 +1,4 @@
-//! The replicas of a key, each asked alone.
+//! The replicas of a key, each asked directly.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::cluster::Cluster;
 pub(crate) type ReplicaObject = (u8, Option<Arc<Object>>);
 
 impl Cluster {
-    /// The object of each replica of a key; in words, why one of them cannot be asked.
+    /// The object of each replica of a key, or the reason why one cannot be asked.
     pub(crate) fn replica_objects(
         &self,
         bucket: &[u8],
@@ -21,7 +21,7 @@ impl Cluster {
     ) -> Result<Vec<ReplicaObject>, String> {
         let address = address(bucket, key);
         let storage_key = StorageKey::from_address(&address);
-        // Any node may miss another for a moment, and would name a fallback for it.
+        // For any node, another may count as down for a moment, and its list would have a fallback.
         let machines = self.machines();
         let nodes = machines.iter().filter_map(|machine| machine.running());
         let lists = nodes.filter_map(|node| node.coordinator.preference_list(&address).ok());

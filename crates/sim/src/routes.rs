@@ -1,7 +1,7 @@
 //! The routes of a store of several backends in a run.
 //!
-//! They are drawn again every few seconds, as if an operator had changed the backends of buckets. So
-//! buckets are always about to move, moving, or on their way back.
+//! They are drawn again every few seconds, as if an operator had changed the backends of buckets.
+//! So buckets are always about to move, moving, or moving back.
 //!
 //! The hints, whose keys are not keys of buckets, stay in the first child.
 
@@ -15,7 +15,8 @@ use parking_lot::Mutex;
 
 use crate::buckets::{BUCKET, STEADY_BUCKET};
 
-/// A move of a bucket takes a few steps of upkeep: in this time some end, and others are taken back.
+/// A move of a bucket takes a few steps of upkeep: in this time some moves end, and others are
+/// reverted.
 const PERIOD: Duration = Duration::from_secs(5);
 
 /// See the module's description.
@@ -26,7 +27,7 @@ pub(crate) struct DrawnRoutes {
 }
 
 impl DrawnRoutes {
-    /// Others for each opening of a store.
+    /// New routes for each opening of a store.
     pub(crate) fn new(runtime: &Runtime) -> Self {
         let drawn = runtime.random_u64();
         Self {
@@ -53,7 +54,7 @@ impl Routes for DrawnRoutes {
     }
 }
 
-/// A bit for each bucket, from bits of its own at each version.
+/// A table that routes each bucket by a bit, with different bits for each version.
 fn table(drawn: u64, version: u64) -> RouteTable {
     let bits = drawn.rotate_right(u32::try_from(version * 2 % 64).unwrap_or(0));
     let mut table = RouteTable::to(0);

@@ -1,11 +1,11 @@
-//! Makes a failing plan smaller: a part without which it still fails is not the cause.
+//! Makes a failing plan smaller: a part that can be left out is not the cause.
 
 use std::time::Duration;
 
 use crate::plan::RunPlan;
 
-/// Leaves out faults, first many at a time, then one by one; then halves their times and takes clients
-/// away, for as long as the plan still fails. `attempts_max` bounds the runs.
+/// Leaves out faults, first many at a time, then one by one; then halves their times and removes
+/// clients, for as long as the plan still fails. `attempts_max` bounds the runs.
 pub fn shrink(
     plan: &RunPlan,
     attempts_max: usize,

@@ -1,5 +1,5 @@
-//! A node with a stand-in for its control plane. The stand-in delivers each ring late, and the ring of
-//! an earlier run survives with the machine.
+//! A node with a stand-in for its control plane. The stand-in delivers each ring late; the machine
+//! keeps the ring of an earlier run.
 //!
 //! Everything else is the server's: stores and value log, vnodes and leases, hints, the failure
 //! detector, the peer transport, the coordinator.
@@ -28,7 +28,7 @@ use crate::node_settings::{VNODE_SETTINGS, coordinator_settings, exchange_settin
 use crate::stores::Which;
 
 const HINT_DIRECTORY: &str = "/node/hints";
-/// The maximum number of waiting requests of other nodes; further ones are refused.
+/// The most waiting requests of other nodes; further requests are refused.
 const WAITING_MAX: usize = 10_000;
 
 struct Up(Liveness);
@@ -109,7 +109,7 @@ impl Machine {
             runtime,
             peers.clone(),
             node_id(self.number),
-            // The generation: virtual time only grows, so it is higher with every run.
+            // The generation: it rises with every run, since virtual time only grows.
             u64::try_from(runtime.now().elapsed().as_micros())?,
             LivenessSettings::default(),
         );
@@ -181,7 +181,8 @@ impl Machine {
         })
     }
 
-    /// Passes a state to the machine's node. A newer state of the node stays; false without a node.
+    /// Passes a state to the machine's node, which keeps a newer state of its own; false without a
+    /// node.
     pub(crate) fn learn(&self, news: &Arc<ClusterState>) -> anyhow::Result<bool> {
         let running = {
             let mut state = self.state.lock();
@@ -203,7 +204,7 @@ impl Machine {
     }
 }
 
-/// Hands hints over once a second.
+/// Hands over hints once a second.
 fn hand_over_hints(runtime: &Runtime, coordinator: &Arc<Coordinator>) {
     let (coordinator, clock) = (coordinator.clone(), runtime.clone());
     runtime.spawn("hints", async move {

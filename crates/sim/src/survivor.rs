@@ -1,8 +1,9 @@
-//! The end of a run whose plan has it: without other faults, all machines but one are lost for good.
+//! The end of some runs: without other faults, all machines but one are lost for good.
 //!
-//! The survivor has every key, since all replicas were compared before. Its node goes on alone, the lost
-//! ones are removed by force, and another node joins. From the commit on, every answered read at the default
-//! quorum must be right, all reads must be answered soon, and the join must not wait for the repairs.
+//! The survivor has every key, since all replicas were compared before. Its node continues alone,
+//! the lost nodes are removed by force, and another node joins. From the commit on, every answered
+//! read at the default quorum must be right, all reads must be answered soon, and the join must not
+//! wait for the repairs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +18,7 @@ use crate::client::{BUCKET, STEADY_BUCKET, STEADY_KEYS, Versions, address, key_n
 use crate::cluster::Cluster;
 use crate::machine::Machine;
 
-/// Time until the survivor takes the others to be down.
+/// Time until the others count as down for the survivor.
 const DETECTED_AFTER: Duration = Duration::from_secs(20);
 const RECOVERIES_MAX: usize = 5;
 /// Time limit for the answers to all quorum reads, after the lost nodes are removed.
@@ -29,7 +30,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 const READ_ATTEMPTS_MAX: Duration = Duration::from_secs(300);
 
 impl Cluster {
-    /// Loses all machines but one, which goes on alone.
+    /// Loses all machines but one, which continues alone.
     pub(crate) async fn go_on_alone(self: &Arc<Self>) -> anyhow::Result<()> {
         let machines = self.machines();
         let drawn = usize::try_from(self.plan.seed).unwrap_or(0) % machines.len().max(1);
@@ -95,7 +96,7 @@ impl Cluster {
         self.agree(&command, &is_done).await
     }
 
-    /// Another node joins, and its plan is committed, while partitions are still being repaired.
+    /// Makes another node join and commits its plan, while partitions are still being repaired.
     async fn join_the_survivor(self: Arc<Self>) -> anyhow::Result<()> {
         let begun = self.runtime.now();
         let node = self.join_another().await?;

@@ -1,10 +1,10 @@
-//! The trace of a run as one number: two runs of a seed were equal if it is the same.
+//! The trace of a run as one number: two runs of a seed are equal if their numbers are.
 
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
-/// Takes note of events; cheap enough to note every request.
+/// A record of events; cheap enough to note every request.
 #[derive(Debug, Default)]
 pub struct Trace {
     state: Mutex<State>,
@@ -14,7 +14,7 @@ pub struct Trace {
 struct State {
     hash: u64,
     events: u64,
-    /// The last part of the run that began, and when.
+    /// The last part of the run that began, with its time.
     part: (&'static str, Duration),
     /// The events in words, for comparing two runs.
     kept: Option<Vec<String>>,
@@ -55,13 +55,13 @@ impl Trace {
         }
     }
 
-    /// Notes that a part of the run begins.
+    /// Notes the beginning of a part of the run.
     pub fn begin_part(&self, at: Duration, part: &'static str) {
         self.note(at, part);
         self.state.lock().part = (part, at);
     }
 
-    /// The last part that began, and its time: a run that does not end is stuck in it.
+    /// The last part that began, with its time: a run that does not end is stuck in it.
     pub fn part(&self) -> (&'static str, Duration) {
         self.state.lock().part
     }

@@ -1,4 +1,4 @@
-//! The faults of links and machines at one moment.
+//! The present faults of links and machines.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,19 +12,19 @@ pub(crate) const FAIR: Link = Link {
     is_cut: false,
 };
 
-/// The present faults of links, by the fault that made them.
+/// The present faults of links, by the number of the fault in the plan.
 #[derive(Debug, Default)]
 pub(crate) struct Weather {
     pub(crate) cuts: BTreeMap<usize, BTreeSet<(u8, u8)>>,
     pub(crate) delays: BTreeMap<usize, (Vec<u8>, Link)>,
-    /// Machines that are to stay down.
+    /// Machines that stay down.
     pub(crate) holds: BTreeMap<u8, BTreeSet<usize>>,
     /// Machines whose nodes receive no news, each with the fault behind it.
     pub(crate) deaf: BTreeMap<usize, u8>,
 }
 
 impl Weather {
-    /// The link from one machine to another: the worst of all that is wrong.
+    /// The link from one machine to another, with the worst of all its faults.
     pub(crate) fn link(&self, from: u8, to: u8) -> Link {
         let mut link = FAIR;
         for (numbers, slow) in self.delays.values() {

@@ -1,22 +1,22 @@
-//! Invariants of members' states, under any faults: no two members ever have different states of one
-//! version, and none falls back to an older version, not even in a power cut.
+//! Invariants of members' states, under any faults: no two members ever have different states of
+//! one version, and no member falls back to an older version, not even in a power cut.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kvorum_cluster::{ClusterId, ClusterState};
 
-/// The states that members were seen to have.
+/// The observed states of members.
 #[derive(Debug, Default)]
 pub(crate) struct Witness {
-    /// By version, the state of the first member seen with it.
+    /// For each version, the state of the first member observed with it.
     states: BTreeMap<(ClusterId, u64), Arc<ClusterState>>,
-    /// By machine, the last state of its node.
+    /// The last state of the node on each machine.
     last: BTreeMap<u8, Arc<ClusterState>>,
 }
 
 impl Witness {
-    /// Takes note of the state of a machine's node; returns the violation in it, if there is one.
+    /// Records the state of a machine's node; returns the violation in it, if there is one.
     pub(crate) fn sees(&mut self, number: u8, state: &Arc<ClusterState>) -> Option<String> {
         let before = self.last.insert(number, state.clone());
         if before.as_ref().is_some_and(|it| Arc::ptr_eq(it, state)) {

@@ -1,15 +1,15 @@
-//! Parts for tests of nodes, so that each part of the stage stands once.
+//! Shared parts for tests of nodes.
 //!
 //! | module | content |
 //! |---|---|
 //! | `lone_node` | a node of one over stores in memory |
-//! | `machines` | simulated machines by number: addresses, links, the machines that are down |
+//! | `machines` | simulated machines by number: addresses, links, machines that are down |
 //! | `memory_vnodes` | vnodes over empty stores in memory |
 //! | `stand_ins` | a coordinator's other parts: settings, a meter that counts nothing, a state set by hand |
-//! | `vnodes` | the vnodes of a node, opened and taken away by hand |
+//! | `vnodes` | the vnodes of a node, which tests open and remove |
 //!
-//! The crate ships with nothing: `dev-only` in its manifest, which `cargo xtask tidy` checks, lets only
-//! tests and other crates of that kind import it.
+//! No program includes the crate: `dev-only` in its manifest, which `cargo xtask tidy` checks,
+//! allows only tests and other such crates to import it.
 
 mod lone_node;
 mod machines;

@@ -1,4 +1,4 @@
-//! A node of one over stores in memory.
+//! A lone node over stores in memory.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,13 +17,13 @@ use crate::vnodes::Vnodes;
 
 const DIRECTORY: &str = "/node";
 
-/// A node that has all partitions.
+/// A node that owns all partitions.
 pub struct LoneNode {
-    /// The state, to which it agrees alone.
+    /// The state, which the node agrees on alone.
     pub cluster: Arc<LocalState>,
     /// Stores for new vnodes.
     pub stores: MemoryVnodes,
-    /// The vnodes that are open: none at first.
+    /// The open vnodes; none at first.
     pub vnodes: Arc<Vnodes>,
     runtime: Runtime,
 }

@@ -10,7 +10,7 @@ use kvorum_ring::NodeId;
 use kvorum_runtime::{Link, World};
 use parking_lot::Mutex;
 
-/// The port on which nodes listen for each other.
+/// The port on which nodes listen for other nodes.
 const PORT: u16 = 8099;
 
 /// The identity of the node on a machine.
@@ -54,12 +54,12 @@ impl Directory for Everybody {
     }
 }
 
-/// The nodes that all others take to be down.
+/// The nodes that count as down for all others.
 #[derive(Default)]
 pub struct Down(Mutex<BTreeSet<NodeId>>);
 
 impl Down {
-    /// Makes all others take the node to be down, or up.
+    /// Makes the node count as down or up for all others.
     pub fn set(&self, node: NodeId, is_down: bool) {
         let mut down = self.0.lock();
         match is_down {
@@ -75,7 +75,7 @@ impl Liveness for Down {
     }
 }
 
-/// Everything between two of the machines 1 to `count` takes up to two milliseconds.
+/// Links machines 1 to `count` with delays of up to two milliseconds.
 pub fn link_all(world: &World, count: u8) {
     let delay = Link {
         delay_min: Duration::from_micros(100),

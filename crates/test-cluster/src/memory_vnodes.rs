@@ -1,4 +1,4 @@
-//! Vnodes over empty stores in memory, under leases of their own.
+//! Vnodes over empty stores in memory, with leases of their own.
 
 use std::error::Error;
 use std::path::Path;
@@ -12,7 +12,7 @@ use kvorum_ring::{Epoch, Partition};
 use kvorum_runtime::Randomness;
 use kvorum_vnode::{LeaseTable, Vnode, VnodeSettings};
 
-/// An error while a stage is set.
+/// An error in the setup of a test.
 pub type Failure = Box<dyn Error + Send + Sync>;
 
 /// Stores for a node's new vnodes.
@@ -40,14 +40,14 @@ impl MemoryVnodes {
         })
     }
 
-    /// The same for objects that are limited in another way.
+    /// The same stores with other limits on objects.
     #[must_use]
     pub fn with_limits(mut self, limits: Limits) -> Self {
         self.settings.limits = limits;
         self
     }
 
-    /// A vnode that has nothing.
+    /// A vnode over a new, empty store.
     pub fn open(&self, partition: Partition, epoch: Epoch) -> Result<Vnode, DiskError> {
         let draw = self.draw.clone();
         let backend = MemoryBackend::new(Settings::default(), move || draw());

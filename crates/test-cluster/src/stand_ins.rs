@@ -25,7 +25,7 @@ pub fn coordinator_settings() -> CoordinatorSettings {
     }
 }
 
-/// Counts nothing, and has no record of maintenance.
+/// A meter that counts nothing, and has no record of maintenance.
 pub struct Unmeasured;
 
 impl Meter for Unmeasured {
@@ -48,7 +48,7 @@ impl MaintenanceWitness for Unmeasured {
     }
 }
 
-/// A node's state of the cluster: the last one that it was given. It can propose nothing.
+/// A node's state of the cluster, which the test sets. It refuses all proposals.
 pub struct GivenState(Mutex<Arc<ClusterState>>);
 
 impl GivenState {

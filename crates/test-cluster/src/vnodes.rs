@@ -1,4 +1,4 @@
-//! The vnodes of a node, which a test opens and takes away by hand.
+//! The vnodes of a node, which a test opens and removes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,17 +24,17 @@ impl LocalVnodes for Vnodes {
 }
 
 impl Vnodes {
-    /// Opens a vnode, in place of the one that its partition had.
+    /// Adds a vnode, in place of its partition's present vnode.
     pub fn insert(&self, vnode: Arc<Vnode>) {
         self.open.lock().insert(vnode.partition(), vnode);
     }
 
-    /// Takes the vnode of a partition away.
+    /// Removes the vnode of a partition.
     pub fn remove(&self, partition: Partition) {
         self.open.lock().remove(&partition);
     }
 
-    /// Those that are open, in the order of their partitions.
+    /// The open vnodes, in the order of their partitions.
     pub fn all(&self) -> Vec<Arc<Vnode>> {
         self.open.lock().values().cloned().collect()
     }
@@ -52,7 +52,7 @@ impl Vnodes {
     }
 }
 
-/// The partitions that a node has by a ring, in order: its own, and those that move to it.
+/// The partitions of a node in a ring, in order: its own, and partitions that move to it.
 pub fn partitions_at(ring: &Ring, node: NodeId) -> Vec<Partition> {
     let receiver = |partition| ring.moves().get(&partition).map(|moving| moving.to);
     let all = ring.partitions();

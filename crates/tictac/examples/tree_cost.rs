@@ -1,4 +1,4 @@
-//! Measures the cost of a tree: at each write, in memory, as a file, and when two are merged.
+//! Measures the cost of a tree: of each write, in memory, as a file, and of a merge of two trees.
 //!
 //! Run with `cargo run --release -p kvorum-tictac --example tree_cost [KEYS]`.
 

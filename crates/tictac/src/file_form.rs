@@ -1,4 +1,4 @@
-//! A tree as a file, kept over a clean stop.
+//! A tree as a file.
 //!
 //! ```text
 //! file    = magic         "KVTT"  4
@@ -16,7 +16,7 @@
 //!           leaf*         u32     256 of them
 //! ```
 //!
-//! All numbers are little-endian. The root is not in the file: it follows from the leaves.
+//! All numbers are little-endian. The root is not in the file, since it follows from the leaves.
 
 use kvorum_encoding::{ByteReader, Truncated, checksum, mask_checksum};
 
@@ -29,7 +29,7 @@ const HEADER_LEN: usize = 36;
 const BRANCH_LEN: usize = 4 + 4 * LEAVES_A_BRANCH;
 const CHECKSUM_LEN: usize = 4;
 
-/// The contents that a tree covers. A store with any other content has another tree.
+/// The contents that a tree covers. A store with other contents needs another tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     /// The identity of the store.
@@ -38,13 +38,13 @@ pub struct Stamp {
     pub sequence: u64,
 }
 
-/// The reason why bytes are not a tree. The tree is built again: nothing else is lost.
+/// The reason why bytes are not a tree. The tree has to be built again; nothing else is lost.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TreeFileError {
-    /// They do not begin as a tree does.
+    /// The bytes do not begin like a tree.
     #[error("no file of an anti-entropy tree: build the tree again")]
     NotATree,
-    /// A later version wrote them.
+    /// A later version wrote the bytes.
     #[error("anti-entropy tree of version {got}, supported is {VERSION}: build the tree again")]
     Version {
         /// The version in the file.
@@ -60,7 +60,7 @@ pub enum TreeFileError {
         /// The checksum in the file.
         expected: u32,
     },
-    /// The checksum matches and the layout does not.
+    /// The checksum matches, but the layout is invalid.
     #[error("malformed anti-entropy tree at byte {offset}: build the tree again")]
     Malformed {
         /// The offset at which reading stopped, in bytes.
@@ -101,7 +101,7 @@ impl Tree {
     /// Decodes the bytes of [`Tree::encode`]: the tree, and the contents that it covers.
     ///
     /// # Errors
-    /// Any byte that is not as it was written, and bytes that are missing or too many.
+    /// If any byte has changed since it was written, or bytes are missing or added.
     pub fn decode(bytes: &[u8]) -> Result<(Self, Stamp), TreeFileError> {
         let covered = check_envelope(bytes)?;
         let mut reader = ByteReader::new(covered);

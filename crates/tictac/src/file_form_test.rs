@@ -1,4 +1,4 @@
-//! The file of a tree: it comes back as it was, and no damage to it is mistaken for a tree.
+//! The file of a tree: it is decoded as it was written, and no damaged file passes for a tree.
 
 use kvorum_golden::assert_bytes;
 use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! The hash of one entry, as leaves add it up.
+//! The hash of one entry, which leaves combine.
 //!
 //! ```text
 //! h0  = XXH3-64 of the key, seed HASH_VERSION
@@ -7,7 +7,7 @@
 //! leaf hash = high half of h, exclusive or its low half; 1 in place of 0
 //! ```
 //!
-//! All numbers are little-endian. A change of this drawing asks for a new [`HASH_VERSION`]: trees of
+//! All numbers are little-endian. A change of this drawing needs a new [`HASH_VERSION`]: trees of
 //! two versions cannot be compared, since all their entries would seem to differ.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -15,13 +15,13 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 /// The version of the drawing above. Trees carry it.
 pub const HASH_VERSION: u8 = 1;
 
-/// The number that one entry adds to its leaf.
+/// The number that one entry contributes to its leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LeafHash(u32);
 
 impl LeafHash {
-    /// The hash of an entry: its storage key, the dots of its clock by ascending actor, the hash of its
-    /// body as heads carry it, and the mark of a tombstone.
+    /// The hash of an entry, from its storage key, the dots of its clock by ascending actor, the
+    /// hash of its body in the head, and the flag of a tombstone.
     pub fn new(
         key: &[u8],
         clock: impl IntoIterator<Item = (u64, u64)>,
@@ -31,7 +31,7 @@ impl LeafHash {
         Self::of_entry(entry_hash(key, clock, body_hash, is_tombstone))
     }
 
-    /// The part of an [`entry_hash`] that leaves add up.
+    /// The part of an [`entry_hash`] that leaves combine.
     pub fn of_entry(hash: u64) -> Self {
         let [a, b, c, d, e, f, g, h] = hash.to_le_bytes();
         let half = u32::from_le_bytes([a, b, c, d]) ^ u32::from_le_bytes([e, f, g, h]);
@@ -44,7 +44,7 @@ impl LeafHash {
     }
 }
 
-/// The whole hash of an entry, `h` in the drawing above: equal where key, clock, body and kind are.
+/// The whole hash of an entry, `h` in the drawing above: equal for equal key, clock, body and kind.
 pub fn entry_hash(
     key: &[u8],
     clock: impl IntoIterator<Item = (u64, u64)>,
@@ -59,8 +59,8 @@ pub fn entry_hash(
     xxh3_64_with_seed(&end, of_clock)
 }
 
-/// Another hash of the entry for each seed: with trees made for each comparison, entries whose leaf hashes
-/// collide by chance differ the next time.
+/// A hash of the entry that differs for each seed. If trees are made for each comparison with a new
+/// seed, leaf hashes that collide by chance differ the next time.
 pub fn seeded_hash(entry_hash: u64, seed: u64) -> u64 {
     xxh3_64_with_seed(&entry_hash.to_le_bytes(), seed)
 }

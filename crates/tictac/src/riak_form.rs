@@ -1,4 +1,4 @@
-//! Trees as Riak's interfaces show them.
+//! The forms of trees in Riak's interfaces.
 //!
 //! ```text
 //! level        = number* u32, big-endian                         a root, or the leaves of a branch
@@ -18,7 +18,7 @@ use flate2::write::ZlibEncoder;
 use crate::size::LEAVES_A_BRANCH;
 use crate::tree::Tree;
 
-/// A branch of zeros in zlib, as Riak writes it. Most branches of small trees are such.
+/// A branch of zeros in zlib, as Riak writes it. Most branches of small trees are zeros.
 const ZEROS_IN_ZLIB: [u8; 17] = [
     0x78, 0x9c, 0x63, 0x60, 0x18, 0x05, 0xa3, 0x60, 0x14, 0x8c, 0x54, 0x00, 0x00, 0x04, 0x00, 0x00,
     0x01,
@@ -29,7 +29,7 @@ pub fn level_bytes(level: &[u32]) -> Vec<u8> {
     level.iter().flat_map(|it| it.to_be_bytes()).collect()
 }
 
-/// A branch as messages have it.
+/// A branch in the form of messages.
 pub fn compressed_branch(number: u32, leaves: &[u32]) -> Vec<u8> {
     let mut out = number.to_be_bytes().to_vec();
     out.extend(in_zlib(leaves));
@@ -62,7 +62,7 @@ fn in_zlib(leaves: &[u32]) -> Vec<u8> {
     let bytes = level_bytes(leaves);
     let mut encoder = ZlibEncoder::new(Vec::new(), Compression::default());
     let written = encoder.write_all(&bytes).and_then(|()| encoder.finish());
-    // A vector takes every byte.
+    // Writing to a vector cannot fail.
     written.unwrap_or_default()
 }
 

@@ -1,4 +1,4 @@
-//! Trees as a Riak node shows them, from recorded answers of one.
+//! Trees in the form of recorded answers of a Riak node.
 
 use std::io::Read as _;
 
@@ -68,7 +68,7 @@ fn a_tree_is_an_object_of_two_levels() {
     let numbers: Vec<&str> = branches.keys().map(String::as_str).collect();
     let expected: Vec<String> = (0..64).map(|it| it.to_string()).collect();
     assert_eq!(numbers, expected);
-    // Recorded, of a branch without an entry.
+    // The recorded form of a branch without an entry.
     let empty = "eJxjYBgFo2AUjFQAAAQAAAE=";
     let codes: Vec<u64> = empty.bytes().map(u64::from).collect();
     let is_empty = |it: &&serde_json::Value| **it == serde_json::json!(codes);

@@ -2,10 +2,10 @@
 
 use kvorum_encoding::tree_position;
 
-/// Every branch has as many leaves.
+/// The number of leaves of every branch.
 pub const LEAVES_A_BRANCH: usize = 256;
 
-/// More keys a leaf than this on average ask for a larger tree.
+/// The average number of keys of a leaf above which the tree has to be larger.
 const KEYS_A_LEAF: u64 = 4;
 
 /// The size of a tree: its number of branches, each of [`LEAVES_A_BRANCH`] leaves.
@@ -52,17 +52,17 @@ impl TreeSize {
         Self::ALL.into_iter().find(fits).unwrap_or(Self::XLarge)
     }
 
-    /// The number in Riak's messages: 0 to 5.
+    /// The size's number in Riak's messages: 0 to 5.
     pub const fn number(self) -> u8 {
         self as u8
     }
 
-    /// The size of a number in Riak's messages.
+    /// The size with a number in Riak's messages.
     pub fn from_number(number: u8) -> Option<Self> {
         Self::ALL.get(usize::from(number)).copied()
     }
 
-    /// The name in Riak's URLs.
+    /// The size's name in Riak's URLs.
     pub const fn name(self) -> &'static str {
         match self {
             Self::XxSmall => "xxsmall",
@@ -74,12 +74,12 @@ impl TreeSize {
         }
     }
 
-    /// The size of a name in Riak's URLs.
+    /// The size with a name in Riak's URLs.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|it| it.name() == name)
     }
 
-    /// The leaf into which entries of a stored segment fall. Leaves are numbered branch by branch.
+    /// The leaf of entries with a stored segment. Leaves are numbered branch by branch.
     pub fn leaf_of(self, segment: u32) -> u32 {
         tree_position(segment) & (self.leaves() - 1)
     }

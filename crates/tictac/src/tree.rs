@@ -18,13 +18,13 @@ pub struct Tree {
     root: Vec<u32>,
     /// Branches that were never changed are absent.
     branches: Vec<Option<Box<Branch>>>,
-    /// The number of those that are there.
+    /// The number of branches that are present.
     touched: usize,
     keys: u64,
 }
 
 impl Tree {
-    /// The tree over nothing, under the present version of the hash.
+    /// The tree over no entries, under the present hash version.
     pub fn new(size: TreeSize) -> Self {
         Self::of_version(size, HASH_VERSION)
     }
@@ -45,18 +45,18 @@ impl Tree {
         self.size
     }
 
-    /// The version of the hash that its leaves are made of.
+    /// The hash version of its leaves.
     pub fn hash_version(&self) -> u8 {
         self.hash_version
     }
 
-    /// Entries added less entries removed. An estimate: an entry may be removed without this tree being
-    /// changed.
+    /// Entries added less entries removed. An estimate, since an entry may be removed without a
+    /// change of this tree.
     pub fn keys(&self) -> u64 {
         self.keys
     }
 
-    /// True when its keys ask for a larger tree, which has to be built again.
+    /// True when it has too many keys for its size, and has to be built again.
     pub fn is_outgrown(&self) -> bool {
         TreeSize::for_keys(self.keys) > self.size
     }
@@ -66,7 +66,7 @@ impl Tree {
         &self.root
     }
 
-    /// The leaves of a branch; all zero for one that was never touched.
+    /// The leaves of a branch; all zero for a branch that was never changed.
     ///
     /// # Panics
     /// When the tree has no such branch.
@@ -77,7 +77,7 @@ impl Tree {
         }
     }
 
-    /// The leaves that a branch has when the tree is folded to a size, which is at most its own.
+    /// The leaves of a branch of the tree folded to `size`, which is at most its own.
     ///
     /// # Panics
     /// When a tree of that size has no such branch.
@@ -101,7 +101,7 @@ impl Tree {
         self.branch(branch)[leaf]
     }
 
-    /// Takes in the change of one entry, by its stored segment, from the old hash to the new one.
+    /// Records the change of one entry, with its stored segment, from the old hash to the new one.
     pub fn change(&mut self, segment: u32, old: Option<LeafHash>, new: Option<LeafHash>) {
         match (old, new) {
             (None, Some(_)) => self.keys += 1,
@@ -112,15 +112,15 @@ impl Tree {
         self.turn(self.size.leaf_of(segment), bits(old) ^ bits(new));
     }
 
-    /// Puts a leaf right, by its number in this tree: true when it was wrong.
+    /// Corrects a leaf, given its number in this tree; true when the leaf was wrong.
     pub fn correct(&mut self, number: u32, leaf: u32) -> bool {
         let wrong = self.leaf(number) ^ leaf;
         self.turn(number, wrong);
         wrong != 0
     }
 
-    /// Adds the entries of another tree, which has none of this one's. The smaller one of the two sizes
-    /// remains.
+    /// Adds the entries of another tree, which shares none with this one. The result has the
+    /// smaller of the two sizes.
     ///
     /// # Panics
     /// When the trees are of two versions of the hash.
@@ -147,7 +147,7 @@ impl Tree {
         folded
     }
 
-    /// The memory that it takes, in bytes.
+    /// The memory of the tree, in bytes.
     pub fn memory_bytes(&self) -> usize {
         size_of::<Self>()
             + self.root.len() * (size_of::<u32>() + size_of::<Option<Box<Branch>>>())
@@ -160,14 +160,14 @@ impl Tree {
         size_of::<Self>() + size.branches() * a_branch
     }
 
-    /// The branches that were touched, with their numbers.
+    /// The branches that were changed, with their numbers.
     pub(crate) fn touched(&self) -> impl Iterator<Item = (usize, &Branch)> {
         let numbered = self.branches.iter().enumerate();
         numbered.filter_map(|(number, branch)| Some((number, &**branch.as_ref()?)))
     }
 
-    /// Forgets all leaves that fold onto some of a tree of a size, which is at most its own. Its number of
-    /// keys stays, since [`Tree::refill`] is to fill these leaves again.
+    /// Clears all leaves that fold onto the given leaves of a tree of `size`, which is at most its
+    /// own. The number of keys stays, since [`Tree::refill`] fills these leaves again.
     pub fn forget_leaves(&mut self, size: TreeSize, leaves: &[u32]) {
         for leaf in leaves {
             for number in (*leaf..self.size.leaves()).step_by(size.leaves() as usize) {
@@ -176,7 +176,7 @@ impl Tree {
         }
     }
 
-    /// Takes in an entry of a leaf that was forgotten, by its stored segment.
+    /// Adds an entry, with its stored segment, to a cleared leaf.
     pub fn refill(&mut self, segment: u32, hash: LeafHash) {
         self.turn(self.size.leaf_of(segment), hash.get());
     }
@@ -185,7 +185,7 @@ impl Tree {
         self.keys = keys;
     }
 
-    /// Adds a tree of the same size or a larger one.
+    /// Adds a tree of the same or a larger size.
     fn take_in(&mut self, other: &Self) {
         for (number, branch) in other.touched() {
             let number = number % self.size.branches();
@@ -228,7 +228,7 @@ fn place(number: u32) -> (usize, usize) {
 /// The places in which two roots, or two branches, differ.
 ///
 /// # Panics
-/// When they are of two lengths: [`folded_root`] makes roots equally long.
+/// When their lengths differ: [`folded_root`] makes roots equally long.
 pub fn differing(one: &[u32], other: &[u32]) -> Vec<usize> {
     assert_eq!(one.len(), other.len(), "levels of two sizes of trees");
     let places = one.iter().zip(other).enumerate();
@@ -236,7 +236,7 @@ pub fn differing(one: &[u32], other: &[u32]) -> Vec<usize> {
     places.map(|(place, _)| place).collect()
 }
 
-/// The root that a tree has when it is folded to a smaller size.
+/// The root of a tree folded to a smaller size.
 pub fn folded_root(root: &[u32], size: TreeSize) -> Vec<u32> {
     let mut folded = vec![0; size.branches().min(root.len())];
     let width = folded.len().max(1);

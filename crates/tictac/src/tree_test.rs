@@ -161,7 +161,8 @@ fn untouched_branches_take_a_pointer() {
     assert_eq!(tree.memory_bytes(), empty + 1024);
 }
 
-/// Sixty-four partitions at n_val 3 have three trees each, and each tree is over at most a million keys.
+/// Sixty-four partitions at n_val 3 have three trees each, and each tree covers at most a million
+/// keys.
 #[test]
 fn trees_of_64_partitions_of_a_million_keys_fit_into_256_megabytes() {
     let size = TreeSize::for_keys(1_000_000);
@@ -184,7 +185,7 @@ fn trees_of_64_partitions_of_a_million_keys_fit_into_256_megabytes() {
     );
 }
 
-/// A tree takes about a byte a key as long as its size follows its keys.
+/// A tree takes about a byte of memory for each key, as long as its size fits the number of keys.
 #[test]
 fn memory_grows_with_the_keys() {
     for keys in [

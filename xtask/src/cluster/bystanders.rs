@@ -1,5 +1,5 @@
-//! Clients of undisturbed nodes during a planned change of another one: they write, read and list,
-//! and none of their requests may be refused, broken or answered wrongly.
+//! Clients of undisturbed nodes during a planned change of another node. They write, read and list,
+//! and no request may be refused, broken or answered wrongly.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -10,12 +10,12 @@ use tokio::runtime::Handle;
 use crate::cluster::census::{self, Listing};
 use crate::cluster::writers::{self, Expectation, Knowledge, Writing};
 
-/// Their reads are judged.
+/// Clients whose reads are checked.
 const STRICT: Range<u32> = 200..204;
-/// They ask as clients do that name no quorums.
+/// Clients that set no quorums.
 const USUAL: Range<u32> = 204..208;
 
-/// Such clients at work.
+/// Running clients.
 pub(super) struct Bystanders {
     strict: Writing,
     usual: Writing,
@@ -40,7 +40,7 @@ impl Seen {
 }
 
 impl Bystanders {
-    /// Starts them at these nodes. They continue with their keys in `known`.
+    /// Starts the clients at these nodes. They continue with their keys in `known`.
     pub(super) fn start(
         runtime: &Handle,
         nodes: &[SocketAddr],
@@ -57,10 +57,10 @@ impl Bystanders {
         }
     }
 
-    /// Ends their work.
+    /// Stops the clients.
     ///
     /// # Errors
-    /// If a request of one of them failed.
+    /// If a request of a client failed.
     pub(super) fn finish(
         self,
         runtime: &Handle,

@@ -1,4 +1,4 @@
-//! A bucket without writers, listed again and again: every list has every key once.
+//! A bucket without writers, listed repeatedly: every list has every key once.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -29,7 +29,7 @@ pub(super) struct Lists {
 
 impl Lists {
     /// # Errors
-    /// If one was not exact or was refused, or there was none.
+    /// If a list was not exact or was refused, or there was no list.
     pub(super) fn require_exact(&self) -> anyhow::Result<()> {
         writers::require_none("lists", &self.wrong)?;
         ensure!(
@@ -43,7 +43,7 @@ impl Lists {
     }
 }
 
-/// A lister at work.
+/// A running lister.
 pub(super) struct Listing {
     stop: Arc<AtomicBool>,
     lister: JoinHandle<Lists>,
@@ -57,7 +57,7 @@ impl Listing {
     }
 }
 
-/// Lists at one node after the other until it is stopped.
+/// Lists the bucket at one node after the other until stopped.
 pub(super) fn start_listing(runtime: &Handle, nodes: &[SocketAddr]) -> Listing {
     let stop = Arc::new(AtomicBool::new(false));
     let lister = runtime.spawn(list_again_and_again(nodes.to_vec(), Arc::clone(&stop)));

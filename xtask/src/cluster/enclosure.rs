@@ -1,9 +1,8 @@
-//! Namespaces of their own for the tests of clusters, which the kernel removes with their last
-//! process.
+//! Separate namespaces for the tests of clusters, which the kernel removes with their last process.
 //!
 //! The stage runs itself again below `unshare`, with its own network, mounts and process numbers.
-//! Whenever that ends, also when it is killed, the kernel kills every server in it and removes
-//! bridges, rules, mounts and loop devices. It ends with its standard input, and so with its parent
+//! When that process ends or is killed, the kernel kills every server in it and removes bridges,
+//! rules, mounts and loop devices. The process ends with its standard input, and so with its parent
 //! process.
 
 use std::env;

@@ -1,4 +1,4 @@
-//! Faults and their times: a plan that the seed alone decides.
+//! Faults and their times: a plan that depends only on the seed.
 
 use std::fmt;
 use std::time::Duration;
@@ -19,15 +19,15 @@ pub(super) enum Mishap {
     Kill(usize),
     /// The server is stopped for a while.
     Pause(usize),
-    /// The power fails, and comes back.
+    /// The power of one machine fails, and comes back.
     PowerCut(usize),
-    /// It fails for all at once.
+    /// The power of all machines fails at once.
     PowerCutOfAll,
     /// The wall clock is stepped by this many seconds, and back.
     ClockStep(usize, i64),
     /// There is no room on the disk.
     FullDisk(usize),
-    /// Syncs fail; then the power does, so that unsynced data are gone.
+    /// Syncs fail, and then the power, so that unsynced data is lost.
     FailingSyncs(usize),
 }
 
@@ -36,17 +36,17 @@ pub(super) enum Mishap {
 pub(super) struct Step {
     weather: Weather,
     mishap: Mishap,
-    /// The time between the start of the weather and that of the mishap.
+    /// The time between the starts of the weather and of the mishap.
     before: Duration,
-    /// From there to the end of both.
+    /// The time from the start of the mishap to the end of both.
     during: Duration,
 }
 
-/// Kinds of mishaps, and of weather.
+/// The number of kinds of mishaps, and of weather.
 const KINDS: usize = 7;
 
-/// Steps for a cluster: each kind of mishap and of weather comes once, in an order and in pairs of
-/// its own for each number of nodes.
+/// Steps for a cluster, with each kind of mishap and of weather once. The order and the pairs
+/// differ for each number of nodes.
 pub(super) fn plan(seed: u64, nodes: usize) -> Vec<Step> {
     let mut random = StdRng::seed_from_u64(seed.wrapping_add((nodes as u64) << 32));
     let [mut mishaps, mut weathers]: [[usize; KINDS]; 2] = [std::array::from_fn(|kind| kind); 2];
@@ -95,7 +95,7 @@ fn draw_weather(kind: usize, nodes: usize, random: &mut StdRng) -> Weather {
 }
 
 impl Step {
-    /// Lets it happen, from beginning to end.
+    /// Carries out the mishap, from beginning to end.
     pub(super) fn run(&self, fleet: &mut Fleet) -> anyhow::Result<()> {
         fleet.weather(&self.weather)?;
         std::thread::sleep(self.before);

@@ -1,4 +1,4 @@
-//! The machines of one cluster, under the same calls: started, joined, awaited until they are settled.
+//! The machines of one cluster together: starting, joining, waiting until they are settled.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -15,10 +15,10 @@ use crate::process::backend::Setting;
 /// Far more than necessary; the machine may be busy.
 const WITHIN: Duration = Duration::from_secs(120);
 
-/// The time for which a cluster has to be settled to count as such.
+/// The time for which a cluster has to be settled before it counts as settled.
 const SETTLED_FOR: Duration = Duration::from_secs(1);
 
-/// The replicas that every key has in the end.
+/// The final number of replicas of every key.
 pub(super) const REPLICAS: usize = 3;
 
 /// The setting for a cluster whose nodes authenticate each other.
@@ -30,7 +30,7 @@ pub(super) struct Fleet {
 }
 
 impl Fleet {
-    /// Starts this many machines, each a cluster of its own.
+    /// Starts this many machines, each as a separate cluster.
     pub(super) fn start(
         workshop: &Workshop,
         count: usize,
@@ -59,13 +59,13 @@ impl Fleet {
         Ok(())
     }
 
-    /// Switches all machines on, at the same time.
+    /// Switches on all machines at the same time.
     pub(super) fn start_all(&mut self) -> anyhow::Result<()> {
         self.machines.iter_mut().try_for_each(Machine::launch)?;
         self.machines.iter_mut().try_for_each(Machine::await_answer)
     }
 
-    /// Joins all to the first, and begins to move.
+    /// Joins all machines to the first, and commits the plan.
     pub(super) fn join(&self) -> anyhow::Result<()> {
         let first = machine::name(0);
         for machine in self.machines.iter().skip(1) {
@@ -123,7 +123,7 @@ impl Fleet {
         Ok(changed + self.await_settled()?)
     }
 
-    /// The report of the last node that is not settled.
+    /// The report of a node that is not settled, if there is one.
     fn unsettled(&mut self) -> anyhow::Result<Option<anyhow::Error>> {
         let mut unsettled = None;
         let replicas = REPLICAS.min(self.machines.len());
@@ -151,7 +151,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// One of the machines.
+    /// The machine with a number.
     pub(super) fn machine(&mut self, number: usize) -> anyhow::Result<&mut Machine> {
         self.machines.get_mut(number).context("no such machine")
     }
@@ -161,7 +161,7 @@ impl Fleet {
         self.machines.iter().map(Machine::protobuf).collect()
     }
 
-    /// Sets the packets that get lost between the machines.
+    /// Sets the weather between the machines.
     pub(super) fn weather(&self, weather: &Weather) -> anyhow::Result<()> {
         network::set(weather, self.machines.len())
     }
@@ -182,7 +182,7 @@ fn valid_members(said: &Value) -> Option<BTreeSet<String>> {
     named.map(|name| name.map(str::to_owned)).collect()
 }
 
-/// The number of nodes that it does not reach.
+/// The number of nodes that a machine does not reach.
 fn unreachable(machine: &Machine) -> anyhow::Result<usize> {
     let ring = status(machine, "ring-status")?;
     Ok(ring["unreachable"].as_array().map_or(0, Vec::len))

@@ -11,7 +11,7 @@ use crate::cluster::census;
 use crate::cluster::fleet::Fleet;
 use crate::cluster::writers::{self, Expectation, Knowledge};
 
-/// Grows a cluster from machines that are clusters of their own.
+/// Grows a cluster from machines that are separate clusters.
 pub(super) fn growth(
     fleet: &mut Fleet,
     runtime: &Handle,
@@ -28,7 +28,7 @@ pub(super) fn growth(
     let joined = fleet.join();
     let all = writers::start(runtime, 106..112, &nodes, Expectation::Current, seed);
     let settled = joined.and_then(|()| fleet.await_settled());
-    // Also afterwards: the partition that moved last is closed last.
+    // Clients continue for a moment: the partition that moved last is closed last.
     thread::sleep(Duration::from_secs(1));
     let lists = listing.finish(runtime)?;
     let mut found = alone.finish(runtime)?;

@@ -1,8 +1,8 @@
-//! A node leaves a cluster and comes back empty, while clients of the other nodes notice nothing
+//! A node leaves a cluster and comes back empty, without an effect on clients of the other nodes
 //!
 //!
-//! The others have its data when it is gone: all that clients have written is checked then, and
-//! once more at the end of the run, when every replica is read alone.
+//! The others have its data when it is gone: all written data is checked then, and again at the end
+//! of the run, when every replica is read directly.
 
 use std::thread;
 use std::time::Duration;

@@ -17,16 +17,16 @@ pub(super) struct Workshop {
     pub(super) binary: Binary,
     /// The parent of the machines' directories.
     pub(super) directory: PathBuf,
-    /// The program that cuts the power of a file system.
+    /// The program that cuts a file system's power.
     pub(super) cutter: PathBuf,
-    /// The library that a server's clock and syncs go through.
+    /// The library through which a server reads the clock and syncs.
     pub(super) shim: PathBuf,
 }
 
 /// A machine with a server, which may be off.
 pub(super) struct Machine {
     pub(super) number: usize,
-    /// Before the mount, so that it ends first.
+    /// Declared before the mount, so that it is dropped first.
     server: Option<Server>,
     mount: Mount,
     control: File,
@@ -85,25 +85,25 @@ impl Machine {
         self.site.configure(&all)
     }
 
-    /// Changes one of its settings, for its next start.
+    /// Changes a setting, for its next start.
     pub(super) fn set(&mut self, setting: Setting) -> anyhow::Result<()> {
         self.settings.retain(|(key, _)| *key != setting.0);
         self.settings.push(setting);
         self.configure()
     }
 
-    /// Has the configuration looked through.
+    /// Checks the configuration.
     pub(super) fn check_configuration(&self) -> anyhow::Result<()> {
         self.site.run(&["chkconfig"]).map(drop)
     }
 
-    /// Switches it on and waits until its server answers.
+    /// Switches on the machine and waits until its server answers.
     pub(super) fn start(&mut self) -> anyhow::Result<()> {
         self.launch()?;
         self.await_answer()
     }
 
-    /// Switches it on and does not wait.
+    /// Switches on the machine without waiting.
     pub(super) fn launch(&mut self) -> anyhow::Result<()> {
         let server = self.site.launch();
         self.server = Some(server.with_context(|| format!("starting node {}", self.number + 1))?);
@@ -147,7 +147,7 @@ impl Machine {
         self.site.log()
     }
 
-    /// Waits until its server has ended by itself, after an order to do so.
+    /// Waits until its server has ended, as it was ordered to.
     pub(super) fn await_end(&mut self) -> anyhow::Result<()> {
         let server = self.server.take().context("the machine is off")?;
         let ended = server.await_end();
@@ -161,34 +161,34 @@ impl Machine {
         stopped.with_context(|| format!("stopping node {}", self.number + 1))
     }
 
-    /// Waits until its server serves, as an operator would before going on.
+    /// Waits until its server serves, as an operator would do.
     pub(super) fn wait_for_service(&self) -> anyhow::Result<()> {
         let name = name(self.number);
         self.admin(&["wait-for-service", "riak_kv", &name])
             .map(drop)
     }
 
-    /// Removes all that its server has stored; it is off.
+    /// Removes all data of its server, which must be off.
     pub(super) fn wipe(&self) -> anyhow::Result<()> {
         ensure!(self.server.is_none(), "the machine is on");
         fs::remove_dir_all(self.site.data()).context("wiping a machine")
     }
 
-    /// `kill -9`.
+    /// Kills its server with `kill -9`.
     pub(super) fn kill(&mut self) {
         if let Some(server) = self.server.take() {
             server.kill();
         }
     }
 
-    /// `SIGSTOP`, or `SIGCONT`.
+    /// Pauses or continues its server, with `SIGSTOP` or `SIGCONT`.
     pub(super) fn pause(&self, is_paused: bool) -> anyhow::Result<()> {
         self.server
             .as_ref()
             .map_or(Ok(()), |server| server.pause(is_paused))
     }
 
-    /// Cuts its power: unsynced data are gone. The server is stopped first, since a machine without
+    /// Cuts its power: unsynced data is lost. The server is stopped first, since a machine without
     /// power answers no request. The disk is mounted again, and the machine stays off.
     pub(super) fn cut_power(&mut self) -> anyhow::Result<()> {
         let cutter = self.mount.cutter()?;
@@ -205,7 +205,7 @@ impl Machine {
         done.context("stepping a clock")
     }
 
-    /// Lets every sync fail, or succeed again.
+    /// Makes every sync fail, or succeed again.
     pub(super) fn fail_syncs(&self, fails: bool) -> anyhow::Result<()> {
         let done = self
             .control
@@ -218,18 +218,18 @@ impl Machine {
         self.mount.fill()
     }
 
-    /// Gives the room back.
+    /// Frees the room again.
     pub(super) fn make_room(&self) -> anyhow::Result<()> {
         self.mount.make_room()
     }
 }
 
-/// The name of a node among nodes.
+/// The name of a node in the cluster.
 pub(super) fn name(number: usize) -> String {
     format!("node{}@{}", number + 1, network::address(number))
 }
 
-/// Compiles the library that a server's clock and syncs go through.
+/// Compiles the library through which a server reads the clock and syncs.
 pub(super) fn compile_shim(source: &Path, directory: &Path) -> anyhow::Result<PathBuf> {
     let shim = directory.join("faults_shim.so");
     let mut compiler = std::process::Command::new("cc");

@@ -1,8 +1,8 @@
 //! The published migration from bitcask to leveldb, node by node, while clients write, read and list.
 //!
-//! The lines are those of `docs/cluster.md`: stop, change `storage_backend`, check, start, wait
-//! until the stores are complete and no transfer is in progress, go on. Clients of the other nodes
-//! notice nothing.
+//! The steps are those of `docs/cluster.md`: stop, change `storage_backend`, check, start, and wait
+//! until the stores are complete and no transfer is in progress, before the next node. Clients of
+//! the other nodes must not be affected.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ use crate::process::backend::Setting;
 const BEFORE: Setting = ("storage_backend", "bitcask");
 const AFTER: Setting = ("storage_backend", "leveldb");
 
-/// The message of a node with data for another one, which therefore keeps its old backend.
+/// The message of a node that has data for another node, and so keeps its old backend.
 const REFUSAL: &str = "objects wait there for other nodes";
 
 /// The number of attempts for a node with such data.
@@ -51,9 +51,9 @@ pub(super) fn migration(
     Ok(outline)
 }
 
-/// Makes a node continue with the other backend. It refuses while its store has hints for another
-/// node, as after a false report that this node was down. It then runs as before until the hints are
-/// handed over.
+/// Makes a node continue with the other backend. The node refuses while its store has hints for
+/// another node, as after a false report that the other was down. Then it runs as before until the
+/// hints are handed over.
 fn migrate(fleet: &mut Fleet, number: usize) -> anyhow::Result<()> {
     let mut attempts = 0;
     loop {
@@ -73,7 +73,7 @@ fn migrate(fleet: &mut Fleet, number: usize) -> anyhow::Result<()> {
     }
 }
 
-/// Waits until every store of a node is of the new backend and complete.
+/// Waits until every store of a node has the new backend and is complete.
 fn await_whole(machine: &Machine) -> anyhow::Result<()> {
     let start = Instant::now();
     loop {

@@ -1,7 +1,7 @@
 //! The network between the nodes: a namespace for each, one bridge, and rules that drop packets.
 //!
-//! All of it is in the network namespace of the enclosure and disappears with it. Clients are on
-//! the bridge, and the rules, which apply to forwarded packets, do not affect them.
+//! Everything is in the network namespace of the enclosure and disappears with it. Clients are on
+//! the bridge, where the rules for forwarded packets do not apply.
 
 use std::fs;
 use std::io::Write;
@@ -23,29 +23,29 @@ pub(super) fn address(node: usize) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(10, 77, 0, last))
 }
 
-/// A program that starts another one in the namespace of a node.
+/// The command that starts a program in the namespace of a node.
 pub(super) fn launcher(node: usize) -> Vec<String> {
     vec!["nsenter".into(), format!("--net=/run/netns/node{node}")]
 }
 
-/// Packets that get lost.
+/// The lost packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Weather {
-    /// None.
+    /// No packets.
     Fair,
-    /// The percentage of packets between all nodes.
+    /// This percentage of packets between all nodes.
     Loss(u32),
     /// All packets between the nodes of the list and the others, both ways.
     Apart(Vec<usize>),
-    /// All from the node to the others.
+    /// All packets from the node to the others.
     Mute(usize),
-    /// All from the others to the node.
+    /// All packets from the others to the node.
     Deaf(usize),
-    /// All.
+    /// All packets between nodes.
     Alone,
 }
 
-/// Creates the bridge. Namespaces of nodes come with [`lay_node`].
+/// Creates the bridge; [`lay_node`] creates the namespaces of nodes.
 pub(super) fn lay_bridge() -> anyhow::Result<()> {
     fs::create_dir_all("/run/netns").context("creating /run/netns")?;
     run("mount -t tmpfs none /run/netns")?;
@@ -55,7 +55,7 @@ pub(super) fn lay_bridge() -> anyhow::Result<()> {
     run("ip link set bridge0 up")
 }
 
-/// Lays a node's namespace and its cable.
+/// Creates a node's namespace and its link to the bridge.
 pub(super) fn lay_node(node: usize) -> anyhow::Result<()> {
     let space = format!("node{node}");
     run(&format!("ip netns add {space}"))?;
@@ -71,7 +71,7 @@ pub(super) fn lay_node(node: usize) -> anyhow::Result<()> {
     run(&format!("ip -n {space} link set lo up"))
 }
 
-/// Drops packets between `nodes` nodes by this weather, in place of the one before.
+/// Drops packets between `nodes` nodes according to this weather, which replaces the last one.
 pub(super) fn set(weather: &Weather, nodes: usize) -> anyhow::Result<()> {
     let mut rules = NO_RULES.to_owned();
     for condition in conditions(weather, nodes) {

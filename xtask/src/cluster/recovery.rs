@@ -1,8 +1,8 @@
-//! Most nodes are lost for good, and the cluster goes on with the remaining ones.
+//! Most nodes are lost for good, and the cluster continues with the remaining ones.
 //!
-//! Clients are served meanwhile. The remaining nodes take the cluster over, and remove the lost
-//! ones, while these come back on their data, all at once: they are a majority of the former
-//! cluster, and must not get anything into the present one.
+//! Clients are served meanwhile. The remaining nodes recover the cluster and remove the lost nodes.
+//! Meanwhile the lost nodes come back on their data, all at once: they are a majority of the former
+//! cluster, and must not change the present one.
 
 use std::net::SocketAddr;
 use std::thread;
@@ -18,7 +18,7 @@ use crate::cluster::machine::{self, Machine};
 use crate::cluster::survey;
 use crate::cluster::writers::{self, Expectation, KeyId, Knowledge};
 
-/// The remaining nodes, of five.
+/// The number of remaining nodes, of five.
 const LEFT: usize = 2;
 
 /// The time for which clients write without any failure.
@@ -75,7 +75,7 @@ pub(super) fn recovery(
     ))
 }
 
-/// The first machine continues alone, and the second follows.
+/// Makes the first machine continue alone, and the second follow.
 fn recover(fleet: &mut Fleet) -> anyhow::Result<()> {
     let first = machine::name(0);
     let verbs: [&[&str]; LEFT] = [
@@ -101,7 +101,7 @@ fn remove(fleet: &mut Fleet, ghosts: &[Machine]) -> anyhow::Result<()> {
     fleet.await_settled().map(drop)
 }
 
-/// The lost nodes agree with each other, and take writes of clients.
+/// Lets the lost nodes reach agreement, and accept writes of clients.
 fn haunt(runtime: &Handle, ghosts: &[Machine]) -> anyhow::Result<()> {
     let ghost = ghosts.first().context("no machines")?;
     ghost.admin(&["bucket-type", "create", GHOSTS])?;
@@ -113,7 +113,7 @@ fn haunt(runtime: &Handle, ghosts: &[Machine]) -> anyhow::Result<()> {
     runtime.block_on(put).context("writing to a lost node")
 }
 
-/// Clients of the recovered nodes, which must have no errors.
+/// Runs clients of the recovered nodes, which must have no errors.
 fn undisturbed(runtime: &Handle, nodes: &[SocketAddr], seed: u64) -> anyhow::Result<Knowledge> {
     let writing = writers::start(runtime, 36..42, nodes, Expectation::Current, seed);
     thread::sleep(UNDISTURBED);
@@ -128,7 +128,7 @@ fn undisturbed(runtime: &Handle, nodes: &[SocketAddr], seed: u64) -> anyhow::Res
     Ok(found)
 }
 
-/// Reads the known keys; returns the number of unchanged ones.
+/// Reads the known keys; returns the number of unchanged keys.
 ///
 /// # Errors
 /// If more keys have changed than may have had all replicas on lost nodes.

@@ -1,9 +1,8 @@
-//! A restart of all nodes, one after the other, under load.
+//! The restart of all nodes, one after the other, under load.
 //!
-//! Clients of the other nodes notice nothing: none of their requests fails because a replica, or
-//! the node that was to coordinate a write, stops in the middle of it. A client of the stopping
-//! node has its connection ended, and nothing that was acknowledged to it is lost; it continues at
-//! another node.
+//! Clients of the other nodes are not affected: none of their requests fails because a replica or a
+//! write's coordinator stops in the middle. A client of the stopping node loses its connection but
+//! no acknowledged write, and continues at another node.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -17,7 +16,7 @@ use crate::cluster::bystanders::{Bystanders, Seen};
 use crate::cluster::fleet::Fleet;
 use crate::cluster::writers::{self, Expectation, Knowledge, Writing};
 
-/// Clients of the node that stops.
+/// Clients of the stopping node.
 const MOVED: Range<u32> = 208..212;
 
 /// The time for which clients work before a node stops.
@@ -39,7 +38,7 @@ pub(super) fn restart(
     })
 }
 
-/// Makes a change for which a node has to stop, node by node. `change` returns when the node is
+/// Makes a change for which nodes have to stop, node by node. `change` returns when the node is
 /// back and the next one may stop.
 pub(super) fn one_by_one(
     fleet: &mut Fleet,
@@ -56,7 +55,7 @@ pub(super) fn one_by_one(
         thread::sleep(BEFORE);
         let changed = change(fleet, number);
         let unnoticed = load.finish(runtime, known, &mut seen);
-        // If both failed, the change is the cause.
+        // If both failed, the change's error is the cause.
         changed
             .and(unnoticed)
             .with_context(|| format!("at node {}", number + 1))?;
@@ -64,7 +63,7 @@ pub(super) fn one_by_one(
     Ok(seen.outline())
 }
 
-/// Clients of all nodes, while the first of them stops and comes back.
+/// Clients of all nodes, while the first node stops and comes back.
 struct Load {
     bystanders: Bystanders,
     moved: Vec<Writing>,
@@ -79,7 +78,8 @@ impl Load {
     ) -> anyhow::Result<Load> {
         let (_, others) = nodes.split_first().context("no machines")?;
         let bystanders = Bystanders::start(runtime, others, known, seed);
-        // One by one, since the first client of a range belongs to the first node of the list.
+        // Clients are started one by one, since the first client of a range gets the first node of
+        // the list.
         let moved = MOVED.map(|it| {
             let usual = Expectation::Whatever;
             writers::go_on(runtime, it..it + 1, nodes, usual, seed, known)

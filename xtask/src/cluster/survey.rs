@@ -1,4 +1,5 @@
-//! Answers of nodes at the end of a run: each alone, and all of them for lists of keys.
+//! The answers of nodes at the end of a run: of each node alone, and of all nodes for lists of
+//! keys.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -11,13 +12,13 @@ use tokio::task::JoinSet;
 
 use crate::cluster::writers::{self, Expectation, KeyId, Knowledge};
 
-/// Connections that one node is read over.
+/// The number of connections for reads of one node.
 const READERS: usize = 8;
 
-/// Errors of nodes that hold no replica and reach none.
+/// The errors of nodes that have no replica and do not reach any.
 const NO_REPLICA: [&str; 2] = ["all_nodes_down", "insufficient_vnodes"];
 
-/// The replicas of one node; a key without one is missing.
+/// The replicas of one node, without keys that it lacks.
 pub(super) type Holding = BTreeMap<KeyId, Siblings>;
 
 /// Reads keys from one node. With the options of [`alone`], and the node cut off, the answers are
@@ -38,7 +39,7 @@ pub(super) async fn read_all(
     Ok(holding)
 }
 
-/// Options by which a node that reaches no other answers with its own replica.
+/// Options with which a node that reaches no other answers with its own replica.
 pub(super) fn alone() -> GetOptions {
     GetOptions {
         r: Some(1),
@@ -92,7 +93,7 @@ pub(super) async fn require_known(node: SocketAddr, known: &Knowledge) -> anyhow
     writers::require_none("values", &wrong).with_context(|| format!("read from {node}"))
 }
 
-/// Keys with different replicas, each with those of the nodes.
+/// Keys with differing replicas, each with the replicas of all nodes.
 pub(super) fn differences(holdings: &[Holding], replicas: usize) -> Vec<String> {
     let keys: BTreeSet<&KeyId> = holdings.iter().flat_map(BTreeMap::keys).collect();
     let mut differing = Vec::new();
@@ -123,7 +124,7 @@ pub(super) fn judge(ledgers: &BTreeMap<KeyId, Ledger>, holding: &Holding) -> Vec
     holding.iter().flat_map(wrong).collect()
 }
 
-/// The keys of a bucket as a node lists them, every one once.
+/// The keys of a bucket in a node's list, which must have every key once.
 pub(super) async fn list(
     node: SocketAddr,
     bucket: &'static [u8],
@@ -147,7 +148,7 @@ pub(super) async fn list(
 }
 
 /// # Errors
-/// If the list is not the one of the existing keys.
+/// If the list differs from the existing keys.
 pub(super) fn require_exact(
     listed: &BTreeSet<Bytes>,
     expected: &BTreeSet<Bytes>,

@@ -1,4 +1,4 @@
-//! A cluster under load while machines and the network fail, and its data afterwards.
+//! A cluster under load while machines and the network fail, and the check of its data.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -21,17 +21,17 @@ use crate::console;
 /// Writers at a time.
 const WRITERS: u32 = 12;
 
-/// The error of a write whose coordinating replica failed.
+/// The error for a write whose coordinating replica failed.
 const IN_DOUBT: &str = "the server answers: timeout";
 
 /// The number of reads of all keys until replicas are equal: a read that meets an outdated replica
 /// repairs it, but only after its answer.
 const REPAIR_ROUNDS: u32 = 3;
 
-/// The number of times that such a round may be repeated.
+/// The number of times that a round is repeated after an error.
 const REPAIR_ATTEMPTS: u32 = 3;
 
-/// A node is killed, and clients of the others see no error.
+/// Kills a node; clients of the others must see no error.
 pub(super) fn one_node_down(
     fleet: &mut Fleet,
     runtime: &Handle,
@@ -50,8 +50,8 @@ pub(super) fn one_node_down(
     let found = writing.finish(runtime)?;
     started?;
     let outline = found.outline();
-    // A write that the killed node was about to coordinate may have been made or not, and the error
-    // says so: at most one of each writer.
+    // The error reports that a write coordinated by the killed node may or may not have been made;
+    // each writer has at most one.
     let in_doubt = found.refused.get(IN_DOUBT).copied().unwrap_or(0);
     let others = found.refused.values().sum::<u64>() - in_doubt;
     let is_undisturbed = in_doubt <= u64::from(WRITERS) && others == 0 && found.broken == 0;
@@ -71,8 +71,8 @@ pub(super) fn steps(
     seed: u64,
 ) -> anyhow::Result<String> {
     let nodes = fleet.addresses();
-    // Other keys than before: a ledger has one writer. The reads of half of them are checked
-    // meanwhile.
+    // New writers with new keys, since a ledger has one writer. The reads of half of them are
+    // checked meanwhile.
     let start = |writers, expectation| writers::start(runtime, writers, &nodes, expectation, seed);
     let (usual, strict) = (WRITERS..WRITERS * 3 / 2, WRITERS * 3 / 2..2 * WRITERS);
     let usual = start(usual, Expectation::Whatever);
@@ -106,7 +106,7 @@ pub(super) fn steps(
     Ok(format!("{outline}; strict: {by_strict} acknowledgements"))
 }
 
-/// Waits until nothing fails any more, and checks that all replicas become equal, and right.
+/// Waits until no faults are left, and checks that all replicas become equal and correct.
 pub(super) fn convergence(
     fleet: &mut Fleet,
     runtime: &Handle,
@@ -150,7 +150,7 @@ pub(super) fn convergence(
     Ok(String::new())
 }
 
-/// Reads all replicas of all keys by way of a node, and again if another node was reported down
+/// Reads all replicas of all keys through a node, and again if another node was reported down
 /// meanwhile.
 fn repair(
     fleet: &mut Fleet,
@@ -160,8 +160,7 @@ fn repair(
 ) -> anyhow::Result<()> {
     let mut patience = REPAIR_ATTEMPTS;
     loop {
-        // Writes of strict writers while a node was down are not kept for it: reading brings them
-        // there.
+        // Strict writes leave no hints for a node that is down: reads bring them there.
         let all = GetOptions {
             r: Some(quorum::ALL),
             ..GetOptions::default()

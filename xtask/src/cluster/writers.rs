@@ -1,4 +1,4 @@
-//! Writers that record their reads and writes, on any node of a cluster, and go on after any
+//! Writers that record their reads and writes, on any node of a cluster, and continue after any
 //! failure.
 
 use std::collections::BTreeMap;
@@ -23,17 +23,16 @@ use tokio::task::JoinHandle;
 /// Keys of each writer: few, so that most writes replace something.
 const KEYS_OF_A_WRITER: u32 = 25;
 
-/// The bucket all of them write to; it allows siblings.
+/// The bucket of all writers, which allows siblings.
 pub(super) const BUCKET: &[u8] = b"survivors";
 
-/// The servers' patience with a request.
+/// The time limit of a request on the servers.
 const TIMEOUT_MS: u32 = 3000;
 
-/// The pause between two attempts of a writer: the cluster is to be busy, and the machine not
-/// exhausted.
+/// The pause between two attempts of a writer: the cluster is busy, but the machine not overloaded.
 const PAUSE: Duration = Duration::from_millis(4);
 
-/// A key: its writer and its number there.
+/// A key: its writer and its number for that writer.
 pub(super) type KeyId = (u32, u32);
 
 /// The records of all writers.
@@ -49,7 +48,7 @@ pub(super) struct Knowledge {
     pub(super) findings: Vec<String>,
 }
 
-/// Writers at work.
+/// Running writers.
 pub(super) struct Writing {
     stop: Arc<AtomicBool>,
     writers: Vec<JoinHandle<Knowledge>>,
@@ -60,15 +59,15 @@ pub(super) struct Writing {
 pub(super) enum Expectation {
     /// Nothing fails: every read returns the last acknowledged value.
     Current,
-    /// A quorum may consist of fallbacks: a read may miss others' values.
+    /// A quorum may consist of fallbacks: a read may miss values.
     Whatever,
-    /// No fallbacks, so that every read meets every write: at any failure it returns the last
+    /// Without fallbacks, reads and writes overlap: despite any failure a read returns the last
     /// acknowledged value or an error.
     Strict,
 }
 
 impl Expectation {
-    /// The reason why a read value is impossible, if it is checked.
+    /// The reason why a value is impossible, if reads are checked.
     fn grounds(self) -> Option<&'static str> {
         match self {
             Expectation::Current => Some("read while nothing failed"),
@@ -119,7 +118,7 @@ impl Knowledge {
         }
     }
 
-    /// The outcomes of all requests.
+    /// The outcomes of all requests, in one line.
     pub(super) fn outline(&self) -> String {
         let (refused, broken) = (self.refused.values().sum::<u64>(), self.broken);
         let mut text = format!(
@@ -132,13 +131,13 @@ impl Knowledge {
         text
     }
 
-    /// Takes out these writers' records of their keys.
+    /// Removes and returns these writers' records of their keys.
     fn take_ledgers(&mut self, writers: &Range<u32>) -> BTreeMap<KeyId, Ledger> {
         let keys = (writers.start, 0)..(writers.end, 0);
         self.ledgers.extract_if(keys, |_, _| true).collect()
     }
 
-    /// True when every request was answered, and none with an error.
+    /// True when every request was answered without an error.
     pub(super) fn is_undisturbed(&self) -> bool {
         self.refused.is_empty() && self.broken == 0
     }
@@ -163,8 +162,8 @@ pub(super) fn require_none(what: &str, wrong: &[String]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Starts writers. They share the nodes, the first one has the first node; a writer moves to the
-/// next node when its own does not answer.
+/// Starts writers, which share the nodes; the first writer has the first node. A writer moves to
+/// the next node when its own does not answer.
 pub(super) fn start(
     runtime: &Handle,
     writers: Range<u32>,
@@ -176,7 +175,7 @@ pub(super) fn start(
     go_on(runtime, writers, nodes, expectation, seed, nobody)
 }
 
-/// As before; writers that have been at work continue with their keys in `known`.
+/// Like [`start`]; earlier writers continue with their keys in `known`.
 pub(super) fn go_on(
     runtime: &Handle,
     writers: Range<u32>,
@@ -274,7 +273,7 @@ impl Writer {
         Ok(())
     }
 
-    /// After a refusal the connection stays usable; else another node is used.
+    /// Records an error. After a refusal the connection stays usable; else another node is used.
     fn note(&mut self, error: &Error) {
         if error.kind() == ErrorKind::Server {
             *self.known.refused.entry(error.to_string()).or_default() += 1;
@@ -301,7 +300,7 @@ pub(super) async fn connect(node: SocketAddr) -> Result<Client<tokio::net::TcpSt
     Client::connect(node, &settings).await
 }
 
-/// Siblings and context of a key, or the problem with a value.
+/// The siblings and the context of a key, or the defect of a value.
 pub(super) async fn read(
     client: &mut Client<tokio::net::TcpStream>,
     id: KeyId,
@@ -390,7 +389,7 @@ pub(super) fn name((writer, key): KeyId) -> Vec<u8> {
     format!("writer-{writer}/key-{key}").into_bytes()
 }
 
-/// Lets the bucket of the writers have siblings.
+/// Allows siblings in the writers' bucket.
 pub(super) async fn allow_siblings(node: SocketAddr) -> Result<(), Error> {
     let props = pb::RpbBucketProps {
         allow_mult: Some(true),

@@ -1,4 +1,5 @@
-//! Hostile clients: connections that carry valid and damaged requests, and are read, held or left in many ways.
+//! Hostile clients: connections with valid and damaged requests, which are read, held or dropped in
+//! many ways.
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -14,14 +15,14 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{sleep, timeout};
 
-/// A connection is left after this time, whatever it waits for.
+/// The time after which a connection is dropped, whatever it waits for.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The pause of a client that reads or writes slowly, and the bytes between two pauses.
 const PAUSE: Duration = Duration::from_millis(50);
 const SLOW_BYTES: usize = 256;
 
-/// A connection that is not read is held for this long.
+/// The time for which a connection is held without reading.
 const UNREAD: Duration = Duration::from_secs(2);
 
 /// A client of one protocol.
@@ -43,7 +44,7 @@ pub(super) struct Abused {
 /// The treatment of a connection.
 #[derive(Clone, Copy, Debug)]
 enum Manner {
-    /// Everything is sent, and the answers are read to their end.
+    /// Everything is sent, and all answers are read.
     Whole,
     /// The output ends in the middle of a request; answers are read.
     CutOff,
@@ -60,14 +61,14 @@ enum Manner {
 }
 
 impl Abuse {
-    /// Goes on until `stop`.
+    /// Continues until `stop`.
     pub(super) async fn go_on(self, mut random: StdRng, stop: Arc<AtomicBool>) -> Abused {
         let mut abused = Abused::default();
         while !stop.load(Ordering::Relaxed) {
             let Burst { bytes, requests } = self.protocol.burst(&mut random);
             let manner = Manner::draw(&mut random);
             let Ok(stream) = connect(self.server, &mut random).await else {
-                // The server may have no place for one more at this moment.
+                // The server may have no place for another connection now.
                 sleep(PAUSE).await;
                 continue;
             };
@@ -75,7 +76,7 @@ impl Abuse {
             abused.requests += requests;
             let cut = random.random_range(0..=bytes.len());
             let answered = timeout(PATIENCE, manner.treat(stream, &bytes, cut)).await;
-            // A connection that the server ended in between has done its part.
+            // A connection that the server ended meanwhile counts too.
             abused.answered += answered.map_or(0, Result::unwrap_or_default);
         }
         abused
@@ -95,8 +96,8 @@ impl Manner {
         }
     }
 
-    /// Sends the bytes, up to `cut` if the connection is to end within a request; returns the number of bytes
-    /// answered.
+    /// Sends the bytes, up to `cut` if the connection ends within a request; returns the number of
+    /// bytes answered.
     async fn treat(self, stream: TcpStream, bytes: &[u8], cut: usize) -> std::io::Result<u64> {
         let (mut reading, mut writing) = stream.into_split();
         let part = match self {
@@ -127,7 +128,8 @@ impl Manner {
             }
             _ => {
                 let pause = matches!(self, Self::ReadSlowly).then_some(PAUSE);
-                // The server may end the connection before everything is sent, and says why.
+                // The server may end the connection before everything is sent, with an answer that
+                // gives the reason.
                 let (_sent, read) = tokio::join!(sent, read_to_end(&mut reading, pause));
                 read
             }
@@ -159,8 +161,8 @@ async fn read_to_end(
     }
 }
 
-/// Connects from one of many addresses of this machine: a port that was used rests for a minute, and one address has
-/// not ports enough.
+/// Connects from one of many addresses of this machine: a used port is blocked for a minute, and
+/// one address has too few ports.
 async fn connect(server: SocketAddr, random: &mut StdRng) -> std::io::Result<TcpStream> {
     let from = Ipv4Addr::new(127, 0, 1, random.random_range(1..=250));
     let socket = TcpSocket::new_v4()?;

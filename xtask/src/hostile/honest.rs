@@ -1,4 +1,4 @@
-//! Honest clients beside the hostile ones: each checks the answers that it gets.
+//! Honest clients beside the hostile ones. Each checks its answers.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -14,27 +14,27 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
-/// The bucket type of counters that no hostile client knows of.
+/// The bucket type of counters, which no hostile client uses.
 pub(super) const COUNTERS: &str = "counters_of_the_honest";
 
-/// The bucket of the rest.
+/// The bucket of the other objects.
 const BUCKET: &str = "bucket_of_the_honest";
 
 /// Far more than necessary: the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The pause after an answer that asks for one.
+/// The pause after an answer that requests one.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// The work of honest clients.
 #[derive(Debug, Default)]
 pub(super) struct Honest {
     pub(super) rounds: u64,
-    /// Rounds that ended because the server had no room for one more request.
+    /// Rounds that ended because the server had no room for another request.
     overloaded: u64,
 }
 
-/// One client, with what it has made of its objects.
+/// One client, with the expected state of its objects.
 struct HonestClient {
     number: u64,
     http: SocketAddr,
@@ -50,7 +50,7 @@ enum Round {
     Overloaded,
 }
 
-/// Goes on until `stop`, or until an answer is wrong; then everything else stops too.
+/// Continues until `stop`, or until an answer is wrong, which stops everything else too.
 pub(super) async fn go_on(
     number: u64,
     (protobuf, http): (SocketAddr, SocketAddr),
@@ -100,7 +100,7 @@ impl HonestClient {
         format!("of client {}", self.number)
     }
 
-    /// A write, its reads over both protocols, an increment, and a job.
+    /// Makes a write, its reads over both protocols, an increment, and a job.
     async fn round(&mut self, round: u64) -> anyhow::Result<Round> {
         let value = format!("value {round} of client {}", self.number);
         match self.exchange(&value).await {
@@ -164,7 +164,7 @@ impl HonestClient {
         }
     }
 
-    /// The counter has every increment that was acknowledged, and none that was not made.
+    /// Checks that the counter has every acknowledged increment, and none that was not sent.
     async fn check_counter(&mut self) -> anyhow::Result<()> {
         let pb::DtUpdateReq {
             bucket,
@@ -189,13 +189,13 @@ impl HonestClient {
     }
 }
 
-/// True for the answer of a server that has no room for one more request at this moment.
+/// True for the answer of a server that has no room for another request now.
 fn is_overload(error: &anyhow::Error) -> bool {
     let error = error.downcast_ref::<Error>();
     error.is_some_and(|it| it.kind() == ErrorKind::Server && it.to_string().contains("overload"))
 }
 
-/// The body of an answer with status 200; none for one that asks to come back.
+/// The body of an answer with status 200; `None` for an answer to try again later.
 async fn ask(server: SocketAddr, line: &str, body: &str) -> anyhow::Result<Option<String>> {
     let asked = timeout(PATIENCE, async {
         let mut stream = TcpStream::connect(server).await?;

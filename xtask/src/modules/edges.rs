@@ -1,8 +1,8 @@
-//! The edges between the modules of a target: each path from a module to another.
+//! The edges between the modules of a target: each path from one module to another.
 //!
-//! A declaration `mod x;` is not an edge. A path that ends at a module leads there; any other leads
-//! to the module that defines its last name. So `crate::X` leads to `a` if the root has `use a::X`.
-//! A method call is not a path, and a path through an imported name counts with its import.
+//! A declaration `mod x;` is not an edge. A path that ends at a module leads to it; any other path
+//! leads to the module that defines its last name. So `crate::X` leads to `a` if the root has `use
+//! a::X`. A method call is not a path, and a path through an imported name counts with its import.
 
 use std::collections::BTreeMap;
 

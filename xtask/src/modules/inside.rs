@@ -1,7 +1,7 @@
 //! The modules of a crate, found from the roots of its targets by their declarations.
 //!
-//! A module is a file. An inline module counts as part of its file, and the parts for tests alone
-//! are left out: items below `#[cfg(test)]`, and the files that are declared there.
+//! A module is a file; an inline module is part of its file. Parts for tests are left out: items
+//! below `#[cfg(test)]`, and the files that are declared there.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::tidy::tree::{Tree, TreeFile};
 pub(crate) struct Crate {
     /// The directory's name.
     pub(crate) name: String,
-    /// The library and the programs, each with modules of its own.
+    /// The library and the programs, each with its own modules.
     pub(crate) targets: Vec<Target>,
 }
 
@@ -29,9 +29,9 @@ pub(crate) struct Target {
 pub(crate) struct Module {
     /// `a::b`, or the stem of the file for the root: `lib` or `main`.
     pub(crate) name: String,
-    /// From the root of the workspace.
+    /// Its path from the root of the workspace.
     pub(crate) file: String,
-    /// Without comments and tests.
+    /// Its code without comments and tests.
     pub(crate) code: Vec<Placed>,
     /// The position of the parent in the target's list; `None` for the root.
     pub(crate) parent: Option<usize>,
@@ -40,7 +40,7 @@ pub(crate) struct Module {
 }
 
 impl Crate {
-    /// The crates below `crates`: those of the product, and those of its tests.
+    /// The crates below `crates`, of the product and of its tests.
     pub(crate) fn all(tree: &Tree) -> Vec<Crate> {
         let directories = tree.files.iter().filter_map(|file| {
             let directory = file.path.strip_suffix("/Cargo.toml")?;
@@ -52,7 +52,7 @@ impl Crate {
             .collect()
     }
 
-    /// The crate with this directory, from the root of the workspace.
+    /// The crate in this directory, given from the root of the workspace.
     pub(crate) fn at(tree: &Tree, directory: &str) -> Option<Crate> {
         let manifest = format!("{directory}/Cargo.toml");
         let manifest = tree.files.iter().find(|file| file.path == manifest)?;
@@ -71,7 +71,7 @@ impl Crate {
         self.targets.iter().flat_map(|target| &target.modules)
     }
 
-    /// The lines of its modules with code on them: neither tests, nor comments, nor blank.
+    /// The number of its modules' lines of code, without tests, comments and blank lines.
     pub(crate) fn lines(&self) -> usize {
         let lines: BTreeSet<(&str, usize)> = self
             .modules()
@@ -86,7 +86,7 @@ impl Crate {
         lines.len()
     }
 
-    /// The files of its modules.
+    /// The number of its modules' files.
     pub(crate) fn files(&self) -> usize {
         let files: BTreeSet<&str> = self.modules().map(|module| module.file.as_str()).collect();
         files.len()
@@ -128,7 +128,7 @@ impl Target {
         target
     }
 
-    /// Adds a module and those that it declares; returns its position.
+    /// Adds a module and the modules that it declares; returns its position.
     fn add(&mut self, tree: &Tree, file: &TreeFile, name: &str, parent: Option<usize>) -> usize {
         let position = self.modules.len();
         let code = without_tests(&lexer::code(&file.text()));

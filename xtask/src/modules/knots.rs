@@ -1,10 +1,10 @@
-//! Knots: sets of modules in which each reaches each other, and the paths that tie them.
+//! Knots: sets of modules that all reach one another, and the paths that tie them.
 
 use std::collections::BTreeSet;
 
 use crate::modules::edges::Edges;
 
-/// Modules of a target that reach each other: positions, in order.
+/// Modules of a target that reach one another, as positions in order.
 pub(crate) type Knot = Vec<usize>;
 
 /// The knots of at least two modules, the largest first.
@@ -44,10 +44,10 @@ fn reach(from: usize, edges: &Edges) -> BTreeSet<usize> {
     reached
 }
 
-/// Edges without which the modules of a knot have no cycle: few paths, not always the fewest.
+/// Edges without which the modules of a knot have no cycle: few, but not always the fewest.
 ///
-/// The modules are put in an order in which few paths lead back. It is improved by moving one
-/// module at a time. The paths that lead back are the answer.
+/// The modules are put in an order with few backward paths, which is improved by moving one module
+/// at a time. The backward paths are the result.
 pub(crate) fn ties(knot: &Knot, edges: &Edges) -> Vec<(usize, usize)> {
     let weigh = |from: usize, to: usize| edges.get(&(from, to)).map_or(0, Vec::len);
     let mut order = first_order(knot, &weigh);
@@ -57,7 +57,7 @@ pub(crate) fn ties(knot: &Knot, edges: &Edges) -> Vec<(usize, usize)> {
     leading_back(&order, &weigh)
 }
 
-/// An order by the excess of outgoing paths over incoming ones.
+/// The modules in the order of their outgoing paths minus their incoming paths.
 fn first_order(knot: &Knot, weigh: &impl Fn(usize, usize) -> usize) -> Vec<usize> {
     let mut left = knot.clone();
     let mut order = Vec::new();
@@ -78,7 +78,7 @@ fn first_order(knot: &Knot, weigh: &impl Fn(usize, usize) -> usize) -> Vec<usize
     order
 }
 
-/// The order with one module moved to the place that saves most; `None` if none does.
+/// The order with one module moved to the place that saves most; `None` if no move saves any.
 fn with_one_moved(order: &[usize], weigh: &impl Fn(usize, usize) -> usize) -> Option<Vec<usize>> {
     let mut best = None;
     let mut best_saving = 0;

@@ -7,7 +7,7 @@ use crate::tidy::lexer::Placed;
 pub(crate) struct Import {
     /// The segments, without a `*` at the end.
     pub(crate) path: Vec<String>,
-    /// The file's name for it; `*` for a glob, `_` for none.
+    /// The name in the file; `*` for a glob, `_` for none.
     pub(crate) name: String,
     pub(crate) line: usize,
 }

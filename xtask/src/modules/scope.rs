@@ -1,6 +1,6 @@
 //! Resolution of a module's paths: to a module of its target, or out of it.
 //!
-//! Imports are followed to the definition of a name, so that a re-export stands for the original.
+//! Imports are followed to the definition of a name, so that a re-export counts as the original.
 //! Names of values and of types are not distinguished.
 
 use std::collections::BTreeSet;
@@ -9,7 +9,7 @@ use crate::modules::inside::Target;
 use crate::modules::paths::{self, Import, NamedPath};
 use crate::tidy::lexer::Placed;
 
-/// The limit for imports that lead to each other, and for globs of globs.
+/// The limit for imports in a circle, and for globs of globs.
 const DEPTH_MAX: usize = 16;
 
 /// Keywords in front of an item's name.
@@ -83,7 +83,7 @@ impl<'a> Scopes<'a> {
         &self.scopes[module].paths
     }
 
-    /// The import by which the first segment of a path gets its meaning.
+    /// The import that defines the first segment of a path.
     pub(crate) fn import_of(&self, module: usize, path: &[String]) -> Option<&Import> {
         let first = path.first()?;
         self.imports(module)
@@ -120,7 +120,7 @@ impl<'a> Scopes<'a> {
             return Some(End::Module(module));
         };
         let depth = depth.checked_sub(1)?;
-        // A name that is imported from another crate, or made by a macro, is the module's own.
+        // A name that is imported from another crate, or made by a macro, belongs to the module.
         self.named(module, first, behind, depth)
             .or(Some(End::ItemOf(module)))
     }
@@ -152,7 +152,7 @@ impl<'a> Scopes<'a> {
     }
 }
 
-/// The names behind keywords that define items, at any depth.
+/// The names after keywords that define items, at any depth.
 fn items(code: &[Placed]) -> BTreeSet<String> {
     code.windows(3)
         .filter(|three| three[0].word().is_some_and(|word| DEFINES.contains(&word)))

@@ -6,12 +6,12 @@
 //!
 //! MARK = run                          runs as printed
 //!        run with `A` as `B`, ...     runs with B in place of A: a shorter duration, a fixture
-//!        serve, serve with ...        starts the server with which the lines behind it run
+//!        serve, serve with ...        starts the server with which the lines after it run
 //!        elsewhere                    needs another host
 //!        by hand                      measured by hand
 //! ```
 
-/// Words with which a command line begins, in a block that may hold output as well.
+/// First words of command lines in a block that may also have output.
 const PROGRAMS: &[&str] = &[
     "apt",
     "apt-get",
@@ -86,13 +86,14 @@ const PROGRAMS: &[&str] = &[
     "zstd",
 ];
 
-/// The directory of programs that were built here.
+/// The directory of programs built here.
 const BUILT: &str = "target/";
 
-/// Blocks of these languages hold nothing but command lines and comments.
+/// Languages of blocks with only command lines and comments.
 const SCRIPTS: [&str; 3] = ["sh", "bash", "shell"];
 
-/// Blocks of these hold command lines and perhaps what they print; blocks of others hold none.
+/// Languages of blocks with command lines and perhaps their output; blocks of other languages have
+/// none.
 const SESSIONS: [&str; 2] = ["", "console"];
 
 /// Words that begin a command of several lines, each with the word that ends it.
@@ -117,13 +118,13 @@ pub(crate) struct Printed {
 /// The use of a command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Mark {
-    /// It is run, with replacements.
+    /// The line is run, with replacements.
     Run(Vec<(String, String)>),
-    /// It starts a server, with replacements.
+    /// The line starts a server, with replacements.
     Serve(Vec<(String, String)>),
-    /// It needs another host.
+    /// The line needs another host.
     Elsewhere,
-    /// It was measured by hand.
+    /// The line was measured by hand.
     ByHand,
 }
 
@@ -173,9 +174,9 @@ fn comment(line: &str) -> Option<&str> {
 enum Next<'a> {
     /// Another command.
     Command,
-    /// The rest of this one.
+    /// The rest of this command.
     Rest,
-    /// The rest of this one, up to a line that is, or begins with, this word.
+    /// The rest of this command, up to a line that is, or begins with, this word.
     Until(&'a str),
 }
 
@@ -235,7 +236,7 @@ fn follows(line: &str) -> Next<'_> {
     if let Some((_, word)) = line.split_once("<<") {
         let word = word.trim_start_matches('-').trim();
         let word = first_word(word).trim_matches(['\'', '"']);
-        // `<<<` gives a word, no lines.
+        // `<<<` precedes a word, not lines.
         if !word.is_empty() && !word.starts_with('<') {
             return Next::Until(word);
         }
@@ -268,7 +269,7 @@ fn marked(commands: &[(usize, String)], marks: Option<&str>) -> Vec<Printed> {
         .collect()
 }
 
-/// The marks of a comment; a semicolon between backquotes separates none.
+/// The marks of a comment; semicolons between backquotes do not separate marks.
 fn separate(marks: &str) -> Vec<&str> {
     let mut is_quoted = false;
     marks
@@ -301,7 +302,7 @@ fn replacements(text: &str) -> Result<Vec<(String, String)>, &'static str> {
         return Ok(Vec::new());
     }
     let pieces: Vec<&str> = text.split('`').collect();
-    // Before, A, between, B, and so on, and what is behind the last one.
+    // The pieces are: text before, A, text between, B, and so on, and the text after the last B.
     let groups = pieces[..pieces.len() - 1].chunks(4);
     let pairs = groups.map(|group| match group {
         [_, printed, between, run] if between.trim() == "as" && !printed.is_empty() => {
@@ -343,8 +344,8 @@ mod tests {
         assert_eq!(replaced, "kvorum bench run --duration 2 \\\nx; y");
     }
 
-    /// Lines that began with another word than one of seven were not command lines, and blocks marked
-    /// `bash` held none.
+    /// Regression: lines that did not begin with one of seven words did not count as command lines,
+    /// nor did lines in blocks marked `bash`.
     #[test]
     fn whatever_a_shell_runs_is_a_command_line() {
         let texts = |language: &str, block: &str| {

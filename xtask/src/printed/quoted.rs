@@ -1,7 +1,7 @@
-//! Messages that the page about troubleshooting quotes: each stands in a source as it is quoted.
+//! Messages that the page about troubleshooting quotes: each has to be in a source.
 //!
-//! A reader searches the page for the words that a program printed, so a message that has changed is not found
-//! there. Quotations stand between backquotes in the first cell of a row.
+//! Readers search the page for words that a program printed, and would not find a changed message.
+//! Quotations are between backquotes in the first cell of a row.
 
 use crate::tidy::tree::Tree;
 
@@ -36,7 +36,7 @@ fn quotations(line: &str) -> impl Iterator<Item = &str> {
     cell.unwrap_or_default().split('`').skip(1).step_by(2)
 }
 
-/// A source in which a text that goes on in the next line is in one piece.
+/// A source with continued texts joined into one piece.
 fn in_one_piece(source: &str) -> String {
     let mut lines = source.split("\\\n");
     let mut whole = lines.next().unwrap_or_default().to_owned();

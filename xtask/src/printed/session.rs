@@ -13,13 +13,13 @@ use anyhow::{Context, bail, ensure};
 use super::document::{Mark, Printed};
 use crate::run::Run;
 
-/// Time limit for a line, and for a server until it serves; far above what they need.
+/// The time limit for a line, and for a server until it serves; far more than necessary.
 const WITHIN: Duration = Duration::from_secs(60);
 
 /// The ports of a server without settings, which the documents name.
 const PORTS: [u16; 3] = [8087, 8098, 8099];
 
-/// Text in front of every line: `curl` is to fail if the server answers with an error.
+/// Text in front of every line: makes `curl` fail if the server answers with an error.
 const PROLOGUE: &str = "curl() { command curl --fail --silent --show-error \"$@\"; }\n";
 
 /// A document whose lines are run.
@@ -80,7 +80,7 @@ impl Session {
         Ok(())
     }
 
-    /// Starts a server in place of the one before.
+    /// Starts a server in place of the last one.
     pub(crate) fn serve(&mut self, text: &str) -> anyhow::Result<()> {
         self.end_server();
         for port in PORTS {
@@ -101,7 +101,7 @@ impl Session {
         Ok(())
     }
 
-    /// Its output goes to a file, so that no process waits for a reader.
+    /// Starts a shell whose output goes to a file, so that no process waits for a reader.
     fn shell(&self, script: &str) -> anyhow::Result<Child> {
         let said = std::fs::File::create(self.directory.join("said"))?;
         Command::new("sh")
@@ -117,7 +117,7 @@ impl Session {
 
     fn end_server(&mut self) {
         if let Some(mut server) = self.server.take() {
-            // It may have ended already.
+            // The server may have ended already.
             let _ = server.kill();
             let _ = server.wait();
         }

@@ -1,12 +1,12 @@
-//! Files of the tree that documents show whole: a block behind `<!-- printed: file PATH -->` has the lines
-//! of that file, which tests run.
+//! Files of the repository that documents show completely: a block after `<!-- printed: file PATH
+//! -->` has the lines of that file, which tests run.
 
 use crate::tidy::tree::Tree;
 
 /// The beginning of such a mark.
 const MARK: &str = "<!-- printed: file ";
 
-/// Blocks of a document that are not the files that they name.
+/// Blocks of a document that differ from the files that they name.
 pub(super) fn check(document: &str, text: &str, tree: &Tree) -> Vec<String> {
     let mut violations = Vec::new();
     let mut lines = text.lines().enumerate();
@@ -16,7 +16,7 @@ pub(super) fn check(document: &str, text: &str, tree: &Tree) -> Vec<String> {
             continue;
         };
         let behind = lines.by_ref().map(|(_, line)| line);
-        // The first line behind the mark opens the block.
+        // The first line after the mark opens the block.
         let block: Vec<&str> = behind.skip(1).take_while(|line| *line != "```").collect();
         let file = tree.files.iter().find(|file| file.path == path);
         let defect = match file {

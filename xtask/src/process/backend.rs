@@ -3,7 +3,7 @@
 /// A setting of a server.
 pub(crate) type Setting = (&'static str, &'static str);
 
-/// Logs of the least size, so that files are finished, merged and removed in every round.
+/// Logs of the smallest size, so that files are finished, merged and removed in every round.
 pub(super) const SMALL_LOGS: &[Setting] = &[
     ("value_log.segment_bytes", "256KB"),
     ("value_log.bytes_max", "1MB"),
@@ -14,14 +14,14 @@ pub(super) const SMALL_LOGS: &[Setting] = &[
 pub(crate) struct Backend {
     /// The value of `storage_backend`.
     pub(crate) name: &'static str,
-    /// Settings by which files are finished, merged and removed in every round.
+    /// Settings with which files are finished, merged and removed in every round.
     small_files: &'static [Setting],
     /// Rounds with kills and power cuts, if no more are requested.
     pub(crate) kills: u32,
     pub(crate) cuts: u32,
 }
 
-/// All that keep something.
+/// All backends that keep data.
 pub(crate) const BACKENDS: [Backend; 5] = [
     Backend {
         name: "bitcask",
@@ -73,14 +73,14 @@ pub(crate) const BACKENDS: [Backend; 5] = [
 ];
 
 impl Backend {
-    /// The settings that choose it, and more.
+    /// The settings that choose the backend, and `more`.
     pub(crate) fn with(&self, more: &[Setting]) -> Vec<Setting> {
         let mut settings = vec![("storage_backend", self.name)];
         settings.extend_from_slice(more);
         settings
     }
 
-    /// As before, with logs of these sizes and equally small files.
+    /// The settings that choose the backend, logs of these sizes, and equally small files.
     pub(crate) fn with_small_files(&self, logs: &[Setting]) -> Vec<Setting> {
         let mut settings = self.with(logs);
         settings.extend_from_slice(self.small_files);

@@ -1,5 +1,5 @@
-//! Backups of a running server, copied elsewhere with rsync: the bytes of a second one against the
-//! changes since the first, and the contents of a server that is started on the copy.
+//! Backups of a running server, copied elsewhere with rsync. Compares the bytes of a second backup
+//! with the changes since the first, and checks a server that is started on the copy.
 
 use std::path::Path;
 use std::process::Command;
@@ -15,10 +15,9 @@ use crate::server::Site;
 
 const KEYS: u32 = 3_000;
 const VALUE_BYTES: usize = 4_000;
-/// One key in this many is changed between two backups.
+/// One in this many keys is changed between two backups.
 const CHANGED_EVERY: u32 = 100;
-/// The limit of bytes moved beside the changed values: unshared files, and those that merges
-/// rewrote.
+/// The most bytes copied beside the changed values: unshared files, and files that merges rewrote.
 const BESIDE_BYTES_MAX: u64 = 1 << 20;
 
 /// Tests every backend with files.
@@ -121,7 +120,7 @@ fn value(key: u32, round: u32) -> Bytes {
     std::iter::repeat_with(next).take(VALUE_BYTES).collect()
 }
 
-/// Makes a backup and copies it; returns the bytes that were moved for it.
+/// Makes a backup and copies it; returns the number of copied bytes.
 fn back_up_and_carry(site: &Site, backup: &Path, elsewhere: &Path) -> anyhow::Result<u64> {
     site.run(&["admin", "backup", &backup.to_string_lossy()])?;
     rsync(backup, elsewhere)

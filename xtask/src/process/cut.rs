@@ -1,8 +1,8 @@
 //! The power cut under load: no acknowledged write is lost.
 //!
-//! The data is on a file system of its own, whose power is cut by its shutdown request without
-//! flushing the journal: unsynced data are gone, as on a machine whose plug is pulled. A round
-//! without syncs comes last and has to lose something, or the others would prove nothing.
+//! The data is on a separate file system, whose power is cut by a shutdown request that does not
+//! flush the journal: unsynced data is lost, as on a machine whose plug is pulled. The last round,
+//! without syncs, has to lose writes, or the others would prove nothing.
 
 use std::path::Path;
 use std::thread;
@@ -28,7 +28,7 @@ const ROUNDS_LONG: u32 = 50;
 /// The program that cuts the power, from the root.
 const CUTTER: &str = "tests/process/cut_power.py";
 
-/// Runs the rounds, then the one that has to lose something.
+/// Runs the rounds, then the round that has to lose writes.
 pub(crate) fn power_cut(run: &Run<'_>) -> anyhow::Result<Tally> {
     prerequisite::require(Stage::PowerCut.prerequisites())?;
     let directory = run.workspace.scratch("power-cut")?;
@@ -131,7 +131,7 @@ fn one_round(
     writing.set_power(Power::Failing);
     cutter.cut()?;
     writing.set_power(Power::Off);
-    // The server runs on for a moment with a failing disk, and has to report that to its clients.
+    // The server runs for a moment with a failing disk, and has to report that to its clients.
     thread::sleep(Duration::from_millis(random.random_range(0..100)));
     server.kill();
     load.finish(writing)?;

@@ -1,4 +1,4 @@
-//! `kvorum demo` as a new user runs it, with a script in place of key presses.
+//! `kvorum demo`, run as by a new user, with a script in place of key presses.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -13,7 +13,7 @@ use anyhow::{Context, bail, ensure};
 
 use crate::run::Run;
 
-/// All actions of keys; `add` and `remove` wait for their time.
+/// All actions of keys; `add` and `remove` wait until they are possible.
 const SCRIPT: &str = "2s kill, 5s heal, 8s cut, 16s heal, 18s add, 19s remove 2";
 
 /// The required events.
@@ -31,8 +31,8 @@ const EVENTS: [&str; 8] = [
 /// The time limit for the nodes of a killed demo to end, and for a demo to have nodes.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A demo that is killed takes its nodes with it; the next one removes the leftovers, shows
-/// everything, loses nothing, and leaves nothing.
+/// A killed demo ends its nodes too. The next demo removes the remains, shows everything, loses
+/// nothing, and leaves nothing.
 pub(crate) fn shows_everything_and_leaves_nothing(
     run: &Run<'_>,
     directory: &Path,
@@ -90,7 +90,7 @@ fn until(what: &str, holds: impl Fn() -> anyhow::Result<bool>) -> anyhow::Result
     Ok(())
 }
 
-/// Processes that have a file below `directory` in their arguments.
+/// The number of processes with a file below `directory` in their arguments.
 fn nodes_below(directory: &Path) -> anyhow::Result<usize> {
     let processes = fs::read_dir("/proc").context("listing processes")?;
     let wanted = directory.as_os_str();
@@ -100,7 +100,7 @@ fn nodes_below(directory: &Path) -> anyhow::Result<usize> {
     };
     let lines = processes
         .flatten()
-        // Without arguments if it ends at this moment.
+        // A process that is just ending has no arguments.
         .filter_map(|process| fs::read(process.path().join("cmdline")).ok());
     Ok(lines.filter(is_wanted).count())
 }

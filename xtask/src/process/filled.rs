@@ -1,9 +1,10 @@
 //! A small disk that the load itself fills: overwrites at full speed, until the server
-//! refuses them for want of space or much was written. When the clients stop, the disk recovers by
-//! itself, deletes are taken meanwhile, and the live data bound the node's blocks on the file
-//! system: removed files that are still open count.
+//! refuses them for lack of space or many bytes were written. When the clients stop, the disk
+//! recovers by itself, and deletes succeed meanwhile. The live data bounds the node's blocks on the
+//! file system, including removed files that are still open.
 //!
-//! A node whose disk was filled by overwrites refused puts and deletes for good, restarts included.
+//! Regression: a node whose disk was filled by overwrites refused puts and deletes for good, even
+//! after restarts.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -28,22 +29,22 @@ use crate::run::Run;
 use crate::server::Server;
 
 const MEGABYTE: u64 = 1_000_000;
-/// The disk; a file system leaves some nine tenths of it.
+/// The size of the disk; a file system leaves about nine tenths of it.
 const DISK_BYTES: u64 = 96 << 20;
 const KEYS: u64 = 600;
 const VALUE_BYTES: usize = 30_000;
 const LIVE_BYTES: u64 = KEYS * VALUE_BYTES as u64;
-/// Clients end after this many bytes if the disk never gets full.
+/// The number of bytes after which clients end if the disk is never full.
 const PUT_BYTES_MAX: u64 = 4 * DISK_BYTES;
 const CLIENTS: u64 = 4;
 const BUCKET: &[u8] = b"overwritten";
-/// Time limit for a full disk to recover. Far more than necessary, for busy machines.
+/// The time limit for a full disk to recover. Far more than necessary, for busy machines.
 const WITHIN: Duration = Duration::from_secs(90);
 /// Four segments of the log, and the files of a node beside its data: the agreed log, stores' small files.
 const BESIDE_BYTES: u64 = 4 * SEGMENT_BYTES + 12 * MEGABYTE;
 const SEGMENT_BYTES: u64 = 4 << 20;
 
-/// Logs of a size that fits the disk, and the defaults, which do not.
+/// Logs of a size that fits the disk, and the default sizes, which do not fit.
 pub(super) const LOGS: [&[Setting]; 2] = [
     &[
         ("value_log.segment_bytes", "4MB"),
@@ -52,7 +53,7 @@ pub(super) const LOGS: [&[Setting]; 2] = [
     &[],
 ];
 
-/// Fills the disk, rests, and looks.
+/// Fills the disk, waits, and checks.
 pub(super) fn a_disk_filled_by_overwrites_heals(
     run: &Run<'_>,
     backend: &Backend,
@@ -85,7 +86,7 @@ pub(super) fn a_disk_filled_by_overwrites_heals(
     ))
 }
 
-/// The result of the load.
+/// The results of the load.
 #[derive(Debug, Default)]
 struct Overwritten {
     put: u64,
@@ -99,8 +100,8 @@ struct Counts {
     is_over: AtomicBool,
 }
 
-/// Overwrites at full speed. The first refusals do not end it: some of the refused writes soon have
-/// room.
+/// Overwrites at full speed. The first refusals do not end the load: some of the refused writes
+/// soon have room.
 fn overwrite(runtime: &Runtime, server: SocketAddr, seed: u64) -> anyhow::Result<Overwritten> {
     const REFUSED_MAX: u64 = 40;
     let counts = Arc::new(Counts::default());
@@ -150,7 +151,7 @@ async fn delete_some(server: SocketAddr) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Waits until puts have more room than a file made ahead of need can have left.
+/// Waits until puts have more room than a file made in advance can have left.
 fn wait_for_puts(
     server: &mut Server,
     runtime: &Runtime,
@@ -201,13 +202,13 @@ fn wait_for_bound(server: &mut Server, data: &Path) -> anyhow::Result<u64> {
     }
 }
 
-/// Bytes that the files below a directory take.
+/// The bytes that the files below a directory take on disk.
 fn blocks_below(directory: &Path) -> anyhow::Result<u64> {
     let mut bytes = 0;
     for entry in fs::read_dir(directory).context("listing the data directory")? {
         let entry = entry.context("listing the data directory")?;
         let Ok(found) = entry.metadata() else {
-            // It was removed meanwhile.
+            // The file was removed meanwhile.
             continue;
         };
         bytes += match found.is_dir() {
@@ -235,7 +236,7 @@ fn name(key: u64) -> Vec<u8> {
     format!("key-{key}").into_bytes()
 }
 
-/// A value that does not compress.
+/// An incompressible value.
 fn noise(random: &mut StdRng) -> Bytes {
     let mut bytes = vec![0; VALUE_BYTES];
     random.fill(&mut bytes[..]);

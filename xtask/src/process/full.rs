@@ -1,8 +1,8 @@
-//! A full disk under load: writes are refused, reads go on, the server can be killed and
-//! started meanwhile, no acknowledged write is lost, and writes resume when there is room.
+//! A full disk under load: writes are refused, but reads succeed. The server can be killed
+//! and started meanwhile, no acknowledged write is lost, and writes resume when there is room.
 //!
-//! The data is on a file system of its own, so that the disk is really full, for every file and for
-//! every directory in it.
+//! The data is on a separate file system, so that the disk is really full, for every file and
+//! directory.
 
 use std::path::Path;
 use std::thread;
@@ -17,7 +17,7 @@ use crate::process::mounted_site::site_on;
 use crate::run::Run;
 use crate::server::Server;
 
-/// Time limit for writers in reserved space, and for the detection of new room. Far more than
+/// The time limit for writers in reserved space, and for the detection of new room. Far more than
 /// necessary, for busy machines.
 const WITHIN: Duration = Duration::from_secs(60);
 

@@ -1,25 +1,25 @@
 //! Writers' records of each key, and the check of a server's answer.
 //!
-//! A key has one writer, which makes one attempt at a time. After a crash the key must hold the
-//! last acknowledged value, or that of a later attempt without an answer, or with one too late to
-//! count. The value read then becomes the new truth: an attempt that did not survive one restart
-//! must not appear at a later one.
+//! A key has one writer, which makes one attempt at a time. After a crash the key must have the
+//! last acknowledged value, or the value of a later attempt whose answer is missing or too late to
+//! count. From then on only the value read counts: an attempt that did not survive one restart must
+//! not appear after a later one.
 
 use std::collections::BTreeMap;
 
 /// The contents of a key: the number of the attempt that wrote it, or nothing.
 pub(crate) type Content = Option<u64>;
 
-/// The past of one key.
+/// The history of one key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct KeyHistory {
-    /// The contents that were acknowledged, or read, last.
+    /// The contents that were last acknowledged or read.
     settled: Content,
-    /// The attempts since, which may have taken effect or not.
+    /// The later attempts, which may or may not have taken effect.
     open: Vec<Content>,
 }
 
-/// The past of all keys of one writer.
+/// The history of all keys of one writer.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
     keys: BTreeMap<u32, KeyHistory>,
@@ -59,7 +59,7 @@ impl History {
     /// Compares a key's contents on a server with the possible ones.
     ///
     /// # Errors
-    /// The lost value, or the one that appeared.
+    /// The lost value, or the value that must not be there.
     pub(crate) fn compare(&mut self, key: u32, observed: Content) -> Result<(), String> {
         let history = self.keys.entry(key).or_default();
         let is_possible = observed == history.settled || history.open.contains(&observed);
@@ -74,10 +74,10 @@ impl History {
         }
     }
 
-    /// As before, and takes the contents for the truth from here.
+    /// Like [`History::compare`]; from here on only these contents count.
     ///
     /// # Errors
-    /// As [`History::compare`].
+    /// The errors of [`History::compare`].
     pub(crate) fn judge(&mut self, key: u32, observed: Content) -> Result<(), String> {
         let verdict = self.compare(key, observed);
         let history = self.keys.entry(key).or_default();

@@ -14,8 +14,8 @@ const RESIDENT_MB_MAX: u64 = 60;
 
 const OBSERVED: Duration = Duration::from_secs(5);
 
-/// Limits its memory; the processor time is printed and not judged, since a busy machine could
-/// exceed a limit.
+/// Checks the server's memory. Only prints its processor time, since a busy machine could exceed a
+/// limit.
 pub(crate) fn needs_little(run: &Run<'_>, directory: &Path) -> anyhow::Result<String> {
     let site = Site::new(&run.binary, directory, &[("ring_size", "64")])?;
     let server = site.start()?;

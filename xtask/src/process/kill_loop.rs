@@ -1,8 +1,8 @@
-//! The server killed under load, again and again, on one data directory.
+//! The server killed under load, repeatedly, on one data directory.
 //!
-//! `kill -9` never loses the system's page cache, so this does not test syncs (the power cut does).
-//! It shows that recovery finds everything, after a kill at any moment: also in the middle of a
-//! recovery, and with logs so small that they are rotated all the time.
+//! `kill -9` never loses the system's page cache, so this does not test syncs, unlike the power
+//! cut. It shows that recovery finds everything after a kill at any moment, even during a recovery,
+//! and with logs so small that they rotate all the time.
 
 use std::thread;
 use std::time::Duration;
@@ -20,13 +20,13 @@ use crate::tally::Tally;
 
 const ROUNDS_LONG: u32 = 100;
 
-/// Logs of the least size, so that files are finished, merged and removed in every round.
+/// Logs of the smallest size, so that files are finished, merged and removed in every round.
 const SMALL_LOGS: &[Setting] = &[
     ("value_log.segment_bytes", "128KB"),
     ("value_log.bytes_max", "512KB"),
 ];
 
-/// Even without syncs a crash of the server alone loses nothing.
+/// Without syncs, a crash of only the server still loses nothing.
 const NO_SYNC: &[Setting] = &[("durability", "none")];
 
 /// Runs the rounds of every backend.

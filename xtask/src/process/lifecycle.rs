@@ -1,5 +1,5 @@
-//! The server for an operator: refusals with reasons, a graceful stop, an idle server that needs
-//! little, syncs as configured.
+//! The server for an operator: refusals with reasons, a graceful stop, low use when idle, and syncs
+//! as configured.
 
 use std::fs;
 use std::net::TcpListener;
@@ -20,7 +20,7 @@ use crate::tally::Tally;
 
 const STOPS_AT_ONCE: u32 = 10;
 
-/// Runs all of them.
+/// Runs all these tests.
 pub(crate) fn lifecycle(run: &Run<'_>) -> anyhow::Result<Tally> {
     let mut tally = Tally::default();
     let mut check = |name: &str, test: fn(&Run<'_>, &Path) -> anyhow::Result<String>| {
@@ -92,7 +92,7 @@ pub(crate) fn lifecycle(run: &Run<'_>) -> anyhow::Result<Tally> {
 
 impl Refusal {
     /// # Errors
-    /// If it did not end as a failure, or its text lacks one of `words`.
+    /// If the server did not end as a failure, or its text lacks one of `words`.
     pub(crate) fn require(&self, words: &[&str]) -> anyhow::Result<()> {
         ensure!(
             self.status.code().is_some_and(|code| code != 0),
@@ -171,7 +171,7 @@ fn file_as_data_directory_is_refused(run: &Run<'_>, directory: &Path) -> anyhow:
     Ok(String::new())
 }
 
-/// The file `format` of a data directory with a layout of a future version.
+/// The file `format` of a data directory of a future version.
 const FORMAT_OF_THE_FUTURE: &str = "kvorum format of a data directory, format 1, sequence 1, 15 bytes, \
                                     crc32c 9b310372\nlayout 4000000\n";
 
@@ -183,7 +183,7 @@ fn newer_format_is_refused(run: &Run<'_>, directory: &Path) -> anyhow::Result<St
     let data = site.data();
     site.refusal()?
         .require(&[&data.to_string_lossy(), "newer"])?;
-    // A version with such a number also writes a checksum.
+    // A version with such a number would also write a checksum.
     fs::write(&format, "4000000\n").context("writing a damaged format")?;
     site.refusal()?
         .require(&[&format.to_string_lossy(), "damaged"])?;
@@ -197,8 +197,8 @@ fn unknown_key_is_refused(run: &Run<'_>, directory: &Path) -> anyhow::Result<Str
     Ok(String::new())
 }
 
-/// A server that answers can be stopped: its parent process waits for an answer, not for a log
-/// line, nor for all vnodes to be open.
+/// A server that answers can be stopped: its parent process waits for an answer, but not for a log
+/// line or for all vnodes to be open.
 fn stop_at_once_is_graceful(run: &Run<'_>, directory: &Path) -> anyhow::Result<String> {
     let site = Site::new(&run.binary, directory, &[])?;
     for attempt in 1..=STOPS_AT_ONCE {

@@ -22,7 +22,7 @@ const WRITERS: u32 = 16;
 /// Keys of each writer: few, so that most writes overwrite.
 const KEYS_OF_A_WRITER: u32 = 40;
 
-/// The bucket all of them write to.
+/// The bucket of all writers.
 const BUCKET: &[u8] = b"survivors";
 
 /// All writers, with their records of all rounds.
@@ -31,7 +31,7 @@ pub(crate) struct Load {
     histories: Vec<History>,
 }
 
-/// Writers at work.
+/// Running writers.
 pub(crate) struct Writing {
     signals: Arc<Signals>,
     writers: Vec<JoinHandle<Written>>,
@@ -41,16 +41,16 @@ pub(crate) struct Writing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Power {
-    /// Acknowledgements count.
+    /// The power is on: acknowledgements count.
     On,
-    /// The power is being cut. A machine without power acknowledges nothing, so an acknowledgement
-    /// that arrives from here on does not count.
+    /// The power is being cut. A machine without power acknowledges nothing, so later
+    /// acknowledgements do not count.
     Failing,
-    /// The power is off. An attempt that starts from here on must not be acknowledged at all.
+    /// The power is off. Attempts that start now must not be acknowledged at all.
     Off,
 }
 
-/// Signals to the writers while they work.
+/// Signals to the running writers.
 #[derive(Debug, Default)]
 struct Signals {
     stop: AtomicBool,
@@ -67,7 +67,7 @@ impl Signals {
 #[derive(Debug, Default)]
 struct Written {
     history: History,
-    /// Writes that were acknowledged by a server whose disk had no power.
+    /// Writes that a server without power for its disk acknowledged.
     impossible: u32,
 }
 
@@ -80,7 +80,7 @@ pub(crate) struct Survey {
 }
 
 impl Load {
-    /// Writers without a past.
+    /// Writers without a history.
     pub(crate) fn new() -> anyhow::Result<Load> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
@@ -91,7 +91,7 @@ impl Load {
         Ok(Load { runtime, histories })
     }
 
-    /// Starts every writer. Each goes on until its connection breaks.
+    /// Starts every writer; each runs until its connection breaks.
     pub(crate) fn start(&mut self, server: SocketAddr, seed: u64) -> Writing {
         let signals = Arc::new(Signals::default());
         let writers = (0..WRITERS)
@@ -106,10 +106,10 @@ impl Load {
         Writing { signals, writers }
     }
 
-    /// Ends the writing and takes the writers' records back.
+    /// Ends the writing and collects the writers' records.
     ///
     /// # Errors
-    /// If a server without power acknowledged something.
+    /// If a server without power acknowledged a write.
     pub(crate) fn finish(&mut self, writing: Writing) -> anyhow::Result<()> {
         writing.signals.stop.store(true, Ordering::SeqCst);
         let mut impossible = 0;
@@ -130,10 +130,10 @@ impl Load {
         self.histories.iter().map(History::acknowledged).sum()
     }
 
-    /// Writes one key outside of the writers' ranges.
+    /// Writes one key outside the writers' ranges.
     ///
     /// # Errors
-    /// The server refuses it, or does not answer.
+    /// If the server refuses the write, or does not answer.
     pub(crate) fn put_once(&self, server: SocketAddr) -> anyhow::Result<()> {
         self.runtime.block_on(async {
             let mut client = Client::connect(server, &ClientSettings::default()).await?;
@@ -143,12 +143,12 @@ impl Load {
         })
     }
 
-    /// Reads every key that was ever written, compares, and takes its contents for the truth.
+    /// Reads and compares every key that was ever written; from here on only these contents count.
     pub(crate) fn verify(&mut self, server: SocketAddr) -> anyhow::Result<Survey> {
         self.survey(server, History::judge)
     }
 
-    /// Reads every key that was ever written and compares. A refused write may be visible, and may
+    /// Reads and compares every key that was ever written. A refused write may be visible, and may
     /// be gone after a crash.
     pub(crate) fn look(&mut self, server: SocketAddr) -> anyhow::Result<Survey> {
         self.survey(server, History::compare)
@@ -193,8 +193,8 @@ impl Survey {
     }
 }
 
-/// Writes and deletes until the connection breaks or the signal to stop. A refused attempt ends the
-/// writer too: its effect is as unknown as after a broken connection.
+/// Writes and deletes until the connection breaks or until the signal to stop. A refused attempt
+/// also ends the writer, since its effect is as unknown as after a broken connection.
 async fn write(
     server: SocketAddr,
     writer: u32,
@@ -217,7 +217,7 @@ async fn write(
         let key = random.random_range(0..KEYS_OF_A_WRITER);
         let name = name(writer, key);
         let is_delete = random.random_ratio(1, 10);
-        // The answer that there is nothing to delete needs no disk.
+        // An answer that there is nothing to delete needs no disk.
         let lacks_power = !is_delete && signals.power_is(Power::Off);
         let result = if is_delete {
             written.history.attempt_delete(key);

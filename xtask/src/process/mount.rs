@@ -1,4 +1,4 @@
-//! A file system of its own, in a file, whose power can be cut.
+//! A separate file system in a file, whose power can be cut.
 
 use std::fs;
 use std::io::Read;
@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use crate::command;
 
-/// Sparse: it takes only the written space.
+/// The size of the file, which is sparse: it takes only the written space.
 const IMAGE_BYTES: u64 = 1 << 30;
 
 /// An ext4 file system, mounted; unmounted when dropped.
@@ -31,7 +31,7 @@ impl Mount {
         Self::of_size(IMAGE_BYTES, directory, cutter)
     }
 
-    /// The same on a disk of this many bytes.
+    /// Makes a file system on a disk of this many bytes.
     pub(crate) fn of_size(bytes: u64, directory: &Path, cutter: &Path) -> anyhow::Result<Mount> {
         let mount = Mount {
             image: directory.join("disk.img"),
@@ -53,7 +53,7 @@ impl Mount {
         &self.point
     }
 
-    /// Gets ready to cut the power.
+    /// Prepares to cut the power.
     pub(crate) fn cutter(&self) -> anyhow::Result<Cutter> {
         let mut program = Command::new("python3")
             .arg("-B")
@@ -74,13 +74,13 @@ impl Mount {
         Ok(cutter)
     }
 
-    /// Mounts the disk as it was when the power was cut.
+    /// Mounts the disk in its state at the power cut.
     pub(crate) fn power_up(&self) -> anyhow::Result<()> {
         self.unmount()?;
         self.enter("loop")
     }
 
-    /// Mounts it for reading alone.
+    /// Mounts the disk read-only.
     pub(crate) fn make_read_only(&self) -> anyhow::Result<()> {
         self.unmount()?;
         self.enter("loop,ro")
@@ -100,7 +100,7 @@ impl Mount {
         Ok(())
     }
 
-    /// Frees the room that [`Mount::fill`] took, for good: a later power cut does not undo it.
+    /// Frees the room that [`Mount::fill`] took, durably: a later power cut does not undo it.
     pub(crate) fn make_room(&self) -> anyhow::Result<()> {
         fs::remove_file(self.filler()).context("removing the filler")?;
         let directory = fs::File::open(&self.point).context("opening the mount point")?;
@@ -123,7 +123,7 @@ impl Mount {
             )
     }
 
-    /// A killed process may hold the file system for a moment.
+    /// Unmounts the file system, which a killed process may still use for a moment.
     fn unmount(&self) -> anyhow::Result<()> {
         let mut attempts = 0;
         loop {
@@ -149,14 +149,14 @@ impl Mount {
     }
 }
 
-/// A finger on the switch.
+/// A process that is ready to cut the power.
 #[derive(Debug)]
 pub(crate) struct Cutter {
     program: Child,
 }
 
 impl Cutter {
-    /// Cuts the power: from here on nothing reaches the disk, unsynced data are gone, and every
+    /// Cuts the power: from here on nothing reaches the disk, unsynced data is lost, and every
     /// further write fails. [`Mount::power_up`] mounts the rest.
     pub(crate) fn cut(mut self) -> anyhow::Result<()> {
         drop(self.program.stdin.take());

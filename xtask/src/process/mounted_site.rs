@@ -1,11 +1,11 @@
-//! A server with its data on a file system of its own.
+//! A server with its data on a separate file system.
 
 use crate::process::mount::Mount;
 use crate::run::Run;
 use crate::server::Site;
 
-/// A server with its data on the mount, and everything else beside it: a configuration file that
-/// the cut takes away would be the test's own loss.
+/// A server with its data on the mount and everything else beside it, so that the cut does not lose
+/// the test's own files.
 pub(super) fn site_on(
     run: &Run<'_>,
     mount: &Mount,

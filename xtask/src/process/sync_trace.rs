@@ -1,5 +1,5 @@
 //! The promises of `bitcask.sync.strategy`, counted in the system calls of a server under
-//! `strace`. A test that relied on the server's own counts would share its errors.
+//! `strace`. The server's own counts could be wrong.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -23,26 +23,26 @@ const WRITES: usize = 60;
 const CLIENTS: usize = 32;
 const WRITES_OF_EACH: usize = 20;
 
-/// The traced system calls: all that create, write or sync a file, and all that answer.
+/// The traced system calls: all that create, write or sync a file, or send an answer.
 const CALLS: &str = "fsync,fdatasync,openat,sendto,sendmsg,write,writev,pwrite64,pwritev,pwritev2";
 
-/// Time limit for a sync that is due some time later. Far above the interval, for busy machines.
+/// The time limit for a sync that is due later. Far above the interval, for busy machines.
 const SYNC_WITHIN: Duration = Duration::from_secs(60);
 
-/// A system call that matters here.
+/// A relevant system call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Call {
     /// A file was created.
     Created(String),
-    /// Data was written to a file, as far as the system's calls show.
+    /// Data was written to a file.
     Wrote(String),
-    /// A file, or a directory, is on the disk.
+    /// A file or a directory was synced.
     Synced(String),
-    /// Something went out to a client.
+    /// Data was sent to a client.
     Answered,
 }
 
-/// A call, with its beginning and its end as lines of the trace.
+/// A call, with the lines of its beginning and its end in the trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Event {
     begun: usize,
@@ -50,8 +50,8 @@ struct Event {
     call: Call,
 }
 
-/// `o_sync`: acknowledged writes were written to the value log and then synced, each time, and the
-/// directories of new files are too.
+/// `o_sync`: every acknowledged write was first written to the value log and synced, with the
+/// directories of new files.
 pub(crate) fn o_sync_is_before_each_answer(
     run: &Run<'_>,
     directory: &Path,
@@ -92,7 +92,7 @@ pub(crate) fn o_sync_is_shared(run: &Run<'_>, directory: &Path) -> anyhow::Resul
 pub(crate) fn none_syncs_for_nobody(run: &Run<'_>, directory: &Path) -> anyhow::Result<String> {
     let calls = watch(run, directory, "none", one_client, |_| Ok(()))?;
     let unsynced = answers_without_sync(&calls, |_| true);
-    // Maintenance may sync something while the client writes.
+    // Maintenance may sync files while the client writes.
     ensure!(
         unsynced > WRITES / 2,
         "{} of {WRITES} acknowledged writes waited for a sync",
@@ -101,7 +101,7 @@ pub(crate) fn none_syncs_for_nobody(run: &Run<'_>, directory: &Path) -> anyhow::
     Ok(format!("{unsynced} of {WRITES} writes without a sync"))
 }
 
-/// `interval`: no acknowledgement waits, and writes are synced nevertheless.
+/// `interval`: no acknowledgement waits, but writes are synced later.
 pub(crate) fn interval_syncs_afterwards(run: &Run<'_>, directory: &Path) -> anyhow::Result<String> {
     let calls = watch(run, directory, "interval", one_client, |trace| {
         let begun = Instant::now();
@@ -129,7 +129,7 @@ pub(crate) fn interval_syncs_afterwards(run: &Run<'_>, directory: &Path) -> anyh
     ))
 }
 
-/// Runs a server under `strace` for as long as clients write and `then` takes; returns its calls.
+/// Runs a server under `strace` while clients write and during `then`; returns its calls.
 fn watch(
     run: &Run<'_>,
     directory: &Path,
@@ -202,7 +202,7 @@ async fn write_keys(server: SocketAddr, client: usize, writes: usize) -> anyhow:
     Ok(())
 }
 
-/// The trace, once the tracer has written the last of it.
+/// The trace, once the tracer has written all of it.
 fn finished(trace: &Path) -> anyhow::Result<String> {
     let begun = Instant::now();
     while begun.elapsed() < SYNC_WITHIN {
@@ -219,8 +219,8 @@ fn finished(trace: &Path) -> anyhow::Result<String> {
     bail!("the trace does not end")
 }
 
-/// The calls in the order of their ends. A line is a process number and a call; one that another
-/// thread's call interrupts takes two lines.
+/// The calls in the order of their ends. A line has a process number and a call; a call that
+/// another thread's call interrupts takes two lines.
 fn parse(trace: &str) -> Vec<Event> {
     let mut unfinished: BTreeMap<&str, (usize, &str)> = BTreeMap::new();
     let mut calls = Vec::new();
@@ -245,7 +245,7 @@ fn parse(trace: &str) -> Vec<Event> {
     calls
 }
 
-/// A call from its beginning, with its arguments, and its end, with its result.
+/// The call with this beginning, which has the arguments, and this end, which has the result.
 fn call_of(head: &str, end: &str) -> Option<Call> {
     let (name, arguments) = head.split_once('(')?;
     let (_, result) = end.rsplit_once(" = ")?;
@@ -272,16 +272,16 @@ fn call_of(head: &str, end: &str) -> Option<Call> {
     }
 }
 
-/// The calls before the writes' answers, and those from the first answer on. The answers before are
-/// those to the ping that found the server ready.
+/// The calls before the writes' answers, and the calls from the first answer on. An earlier answer
+/// belongs to the ping that found the server ready.
 fn writes(calls: &[Event]) -> (&[Event], &[Event]) {
     let mut answers = calls.iter().enumerate();
     let first = answers.find(|(_, it)| it.call == Call::Answered);
     calls.split_at(first.map_or(calls.len(), |(at, _)| at + 1))
 }
 
-/// Answers without a sync: since the answer before, no counted segment was written to, or none of
-/// those was synced by a call that began after the write's end.
+/// The number of answers without a sync: since the last answer, no counted segment was written, or
+/// none was synced by a call that began after the write's end.
 fn answers_without_sync(calls: &[Event], counts: impl Fn(&str) -> bool) -> usize {
     let mut unsynced = 0;
     let mut is_synced = false;
@@ -289,7 +289,7 @@ fn answers_without_sync(calls: &[Event], counts: impl Fn(&str) -> bool) -> usize
     for event in writes(calls).1 {
         match &event.call {
             Call::Wrote(path) if path.ends_with(".segment") && counts(path) => {
-                // The first write counts: later data in the file belongs to others.
+                // The first write counts: later data in the file belongs to other answers.
                 written.entry(path).or_insert(event.ended);
             }
             Call::Synced(path) => {
@@ -319,8 +319,8 @@ fn syncs_of_value_log(calls: &[Event]) -> usize {
 }
 
 /// Created files that were synced at their creation and again with their contents, and then
-/// acknowledged without a sync of their directory. One sync alone does not count: a file made ahead
-/// of need is synced and entered in its directory while others serve answers.
+/// acknowledged without a sync of their directory. A single sync does not count: a file made in
+/// advance is synced, and its directory too, while other files serve answers.
 fn synced_in_unsynced_directories(calls: &[Event]) -> BTreeSet<String> {
     let mut fresh: BTreeSet<&str> = BTreeSet::new();
     let mut syncs: BTreeMap<&str, u32> = BTreeMap::new();
@@ -377,7 +377,7 @@ mod tests {
         assert_eq!(parse(TRACE), expected);
     }
 
-    /// A trace of a ping's answer and the later calls.
+    /// The events of a trace with a ping's answer and these later calls.
     fn answered(lines: &[&str]) -> Vec<Event> {
         let mut trace = "1  sendto(9<TCP:[1->2]>, \"\"..., 5) = 5\n".to_owned();
         for line in lines {
@@ -412,7 +412,7 @@ mod tests {
         let wrong: &[&[&str]] = &[
             &["answer"],
             &["write", "answer", "sync"],
-            // Neither an earlier sync counts, nor one of another file.
+            // An earlier sync does not count, nor does a sync of another file.
             &["sync", "write", "answer"],
             &["write", "other sync", "answer"],
             &["write", "sync", "answer", "sync", "answer"],

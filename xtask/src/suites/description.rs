@@ -11,11 +11,12 @@ use serde::Deserialize;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Description {
-    /// The number of tests that it reports beside those of the harness, so that an early end is found.
+    /// The number of tests that it reports beside the harness's own, so that an early end is
+    /// detected.
     pub(crate) tests: usize,
     /// Its time limit.
     pub(crate) seconds: u32,
-    /// Its results: the form that `judge.py` reads, a colon, and a pattern of files.
+    /// Its results: the format for `judge.py`, a colon, and a pattern of files.
     pub(crate) results: Vec<String>,
     /// Settings of its server.
     #[serde(default)]
@@ -33,7 +34,7 @@ pub(crate) struct Description {
 pub(crate) struct Source {
     /// The directory in which `prepare.sh` expects it.
     pub(crate) folder: String,
-    /// The name of its archive, if that is not the repository's.
+    /// The name of its archive, if it differs from the repository's.
     archive: Option<String>,
     /// Its owner and name on GitHub.
     pub(crate) repository: String,
@@ -41,7 +42,7 @@ pub(crate) struct Source {
 }
 
 impl Description {
-    /// Reads it from the suite's folder.
+    /// Reads the description in a suite's folder.
     pub(crate) fn read(folder: &Path) -> anyhow::Result<Description> {
         let path = folder.join("suite.toml");
         let text =

@@ -1,8 +1,7 @@
 //! The sources of suites: unpacked from archives, or taken from their public repositories.
 //!
-//! Archives are named `NAME-COMMIT.tar.gz`, with the first digits of the commit, and hold one
-//! directory. The folder with them is named by a variable, or lies beside the checkout as
-//! `shared/suites`.
+//! Archives are named `NAME-COMMIT.tar.gz`, with the first digits of the commit, and contain one
+//! directory. Their folder is in a variable, or beside the checkout as `shared/suites`.
 
 use std::env;
 use std::fs;
@@ -17,7 +16,7 @@ use crate::suites::description::Source;
 /// The variable that names the folder of archives.
 const VARIABLE: &str = "KVORUM_SUITES";
 
-/// The same folder, from a directory in which the checkout lies.
+/// The folder, relative to a directory that contains the checkout.
 const BESIDE: &str = "shared/suites";
 
 /// The ending of archives.
@@ -62,7 +61,7 @@ fn archives(root: &Path) -> Vec<PathBuf> {
     entries.map(|entry| entry.path()).collect()
 }
 
-/// True if an archive's name is that of the source, with digits that its commit begins with.
+/// True if an archive has the name of the source and the first digits of its commit.
 fn holds(archive: &Path, source: &Source) -> bool {
     let name = archive.file_name().and_then(|name| name.to_str());
     let digits = name
@@ -78,7 +77,7 @@ fn unpack(archive: &Path, place: &Path) -> anyhow::Result<()> {
     capture(&mut command).map(drop)
 }
 
-/// Takes one commit from a public repository.
+/// Fetches one commit from a public repository.
 fn fetch(source: &Source, place: &Path) -> anyhow::Result<()> {
     let address = format!("https://github.com/{}", source.repository);
     let git = |arguments: &[&str]| {

@@ -1,7 +1,7 @@
-//! Dependencies: under licences that `deny.toml` allows, and no crate that it bans.
+//! Dependencies: only licences that `deny.toml` allows, and no crate that it bans.
 //!
-//! The file has cargo-deny's form, and cargo-deny reads it too. These two rules are checked here as
-//! well, so that they hold without that tool.
+//! The file has cargo-deny's form. These two rules are also checked here, so that they hold without
+//! that tool.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,7 +9,7 @@ use std::path::Path;
 use anyhow::Context;
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package, PackageId};
 
-/// Reads `deny.toml` and cargo's whole graph, by the lock file.
+/// Checks cargo's whole graph, from the lock file, against `deny.toml`.
 pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
     let path = root.join("deny.toml");
     let text =
@@ -39,9 +39,9 @@ pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
 /// The rules of the file that are checked here.
 struct Rules<'a> {
     licences: Vec<&'a str>,
-    /// A crate, and the licences that it alone may have.
+    /// A crate, and the licences that only it may have.
     exceptions: Vec<(&'a str, Vec<&'a str>)>,
-    /// A crate, and the crates that may depend on it nevertheless.
+    /// A banned crate, and the crates that may still depend on it.
     banned: Vec<(&'a str, Vec<&'a str>)>,
 }
 
@@ -76,7 +76,7 @@ fn by_crate<'a>(entries: &'a [toml::Value], field: &str) -> Vec<(&'a str, Vec<&'
     entries.iter().filter_map(of).collect()
 }
 
-/// The crates that are built with each package, by name, without optional ones and those of tests.
+/// The crates that depend on each package, by name, without optional and test dependencies.
 fn parents(metadata: &Metadata) -> BTreeMap<String, Vec<String>> {
     let name = |id: &PackageId| metadata[id].name.to_string();
     let mut parents = BTreeMap::<String, Vec<String>>::new();
@@ -117,8 +117,8 @@ fn judge(package: &Package, parents: &[String], rules: &Rules<'_>) -> Option<Str
     }
 }
 
-/// True if a licence expression can be met by allowed licences alone. `OR` leaves the choice, `AND`
-/// binds closer and leaves none, `/` is an old way to write `OR`.
+/// True if allowed licences alone can satisfy a licence expression. `OR` is a choice, `AND` binds
+/// closer, and `/` is an old form of `OR`.
 fn permits(expression: &str, allowed: &[&str]) -> bool {
     let spaced = expression
         .replace('/', " OR ")

@@ -1,21 +1,22 @@
-//! Imports between crates: each crate declares its floor, and imports lower floors only.
+//! Imports between crates: each crate declares its floor, and only imports lower floors.
 //!
 //! The crate graph is the architecture, so a wrong edge is a wrong architecture. Development
-//! dependencies are free, since they ship nothing. A crate with `dev-only = true` ships nothing
-//! either: no other may import it but tools, and no other may have planted defects compiled.
+//! dependencies are free, since no program includes them. No program includes a crate with
+//! `dev-only = true` either: only tools may import such a crate, and only such crates may compile
+//! planted defects.
 
 use cargo_metadata::{Dependency, DependencyKind, Package};
 
 use crate::workspace::Workspace;
 
-/// Imports on one floor that are wanted, as (importer, imported, reason). An entry that no crate
-/// uses any more is a violation too.
+/// Intended imports on one floor, as (importer, imported, reason). An unused entry is a violation
+/// too.
 const SAME_FLOOR: &[(&str, &str, &str)] = &[];
 
 /// The feature that compiles planted defects.
 const PLANTING: &str = "kvorum-planted-defects/enabled";
 
-/// The facts of a crate for the rule.
+/// The facts about a crate for the rule.
 #[derive(Debug, Default)]
 pub(crate) struct CrateOnFloor {
     name: String,
@@ -23,7 +24,7 @@ pub(crate) struct CrateOnFloor {
     floor: Option<u64>,
     is_tool: bool,
     is_dev_only: bool,
-    /// It has planted defects compiled, tests apart.
+    /// True if it compiles planted defects outside tests.
     plants: bool,
     /// Crates of the workspace that it imports to build or to run.
     imports: Vec<String>,

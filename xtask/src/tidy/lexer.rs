@@ -1,14 +1,14 @@
-//! Rust source cut into tokens: enough to distinguish code from comments and texts.
+//! A lexer for Rust source: enough to distinguish code from comments and texts.
 //!
-//! Not a parser. A search in plain text finds words in comments and misses `use std::{fs, io}`; a
-//! real parser is a large dependency for a few rules.
+//! This is no parser. A search in plain text finds words in comments and misses `use std::{fs,
+//! io}`; a real parser is a large dependency for a few rules.
 
 /// A piece of Rust source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Token {
     /// An identifier, keyword or number.
     Word(String),
-    /// A single character of punctuation.
+    /// A single punctuation character.
     Mark(char),
     /// A comment of any kind, with its marks.
     Comment(String),
@@ -16,7 +16,7 @@ pub(crate) enum Token {
     Literal(String),
 }
 
-/// A token and the lines on which it starts and ends, counted from 1.
+/// A token, and the lines of its start and end, counted from 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Placed {
     pub(crate) token: Token,
@@ -33,7 +33,7 @@ impl Placed {
         }
     }
 
-    /// The character of punctuation.
+    /// The punctuation character.
     pub(crate) fn mark(&self) -> Option<char> {
         match self.token {
             Token::Mark(mark) => Some(mark),
@@ -42,7 +42,7 @@ impl Placed {
     }
 }
 
-/// Cuts `source` into tokens. Broken source gives some tokens, never an error.
+/// Splits `source` into tokens. Broken source gives some tokens, never an error.
 pub(crate) fn tokens(source: &str) -> Vec<Placed> {
     let mut cursor = Cursor {
         characters: source.chars().collect(),

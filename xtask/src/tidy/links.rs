@@ -1,4 +1,4 @@
-//! Links in documents: those into the tree must have a target.
+//! Links in documents: the target of a link to a file must exist.
 
 use crate::tidy::tree::Tree;
 
@@ -55,7 +55,7 @@ fn without_code(line: &str) -> String {
     line.split('`').step_by(2).collect::<Vec<_>>().join("")
 }
 
-/// The position of the parenthesis that closes the one before `text`.
+/// The position of the parenthesis that closes the one directly before `text`.
 fn closing(text: &str) -> usize {
     let mut depth = 0_usize;
     for (position, character) in text.char_indices() {
@@ -75,7 +75,7 @@ fn first_word(text: &str) -> String {
     word.trim_matches(['<', '>']).to_owned()
 }
 
-/// `path` as seen from `folder`, from the root; `None` if it leaves the tree.
+/// The path from the root for `path` relative to `folder`; `None` if it leaves the repository.
 fn resolve(folder: &str, path: &str) -> Option<String> {
     let mut pieces: Vec<&str> = match path.starts_with('/') {
         true => Vec::new(),

@@ -1,4 +1,4 @@
-//! Every crate takes the workspace's lints, so that a rule has one place.
+//! Every crate uses the workspace's lints, so that a rule has one place.
 
 use crate::tidy::tree::Tree;
 

@@ -1,7 +1,7 @@
 //! No cycles between the modules of a crate, except for those in a list.
 //!
-//! A file that reaches another and is reached by it is not a wall: neither can be read, tested or
-//! moved alone. `cargo xtask cycles` shows the paths. The list may only shrink: a figure above the
+//! Two files that reach each other have no wall between them: neither can be read, tested or moved
+//! alone. `cargo xtask cycles` shows the paths. The list may only shrink: an entry above the actual
 //! count is a violation too.
 
 use crate::modules::edges;
@@ -12,7 +12,7 @@ use crate::tidy::tree::Tree;
 /// Crates with cycles, as (crate, modules in them).
 const EXCEPTIONS: &[(&str, usize)] = &[];
 
-/// Crates with more cycles than the list says, or fewer.
+/// Crates with more or fewer cycles than listed.
 pub(crate) fn check(tree: &Tree) -> Vec<String> {
     check_against(tree, EXCEPTIONS)
 }

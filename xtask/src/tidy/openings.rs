@@ -1,25 +1,26 @@
-//! Openings of doc comments that a tool can judge: none is `What`, `Who`, `Whoever` or `Of a`.
+//! Openings of doc comments that a tool can judge: `What`, `Who`, `Whoever` and `Of a` are
+//! violations.
 //!
 //! A comment that begins with its noun or its verb is understood at first reading. The list may
-//! only shrink: a figure above the count is a violation too.
+//! only shrink: an entry above the actual count is a violation too.
 
 use std::collections::BTreeMap;
 
 use crate::tidy::lexer::{self, Placed, Token};
 use crate::tidy::tree::{Tree, TreeFile};
 
-/// Directories with such openings, as (directory, how many).
+/// Directories with such openings, as (directory, count).
 const EXCEPTIONS: &[(&str, usize)] = &[];
 
 const CRATES: &str = "crates/";
 
-/// The marks of doc comments of one line.
+/// The marks of one-line doc comments.
 const MARKS: [&str; 2] = ["//!", "///"];
 
 /// First words that are neither a noun nor a verb.
 const QUESTIONS: [&str; 3] = ["What", "Who", "Whoever"];
 
-/// Directories with more such openings than the list says, or fewer.
+/// Directories with more or fewer such openings than listed.
 pub(crate) fn check(tree: &Tree) -> Vec<String> {
     check_against(tree, EXCEPTIONS)
 }

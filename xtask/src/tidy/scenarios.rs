@@ -1,7 +1,7 @@
-//! The table of named failures: the tests in it exist.
+//! The table of named failures: the tests in it must exist.
 //!
-//! A place is written as `path::name` in backticks. The file has to contain the name as a word of its own:
-//! a test's function, or the number of a scenario of the simulation.
+//! A place is written as `path::name` in backticks. The file has to contain the name as a separate
+//! word: a test's function, or the number of a scenario of the simulation.
 
 use crate::tidy::tree::Tree;
 

@@ -1,14 +1,14 @@
-//! The seams: clocks, randomness, files, threads, sockets and the environment are reached through
-//! the disk and the runtime alone, or a simulation could not own the world.
+//! The seams: clocks, randomness, files, threads, sockets and the environment are only reached
+//! through the disk and the runtime, so that a simulation controls all of them.
 //!
-//! Clippy bans the calls; this finds the names, also where an import renames or groups them.
+//! Clippy bans the calls; this check finds the names, even if an import renames or groups them.
 //! Tests, examples and benches are free.
 
 use crate::tidy::lexer;
 use crate::tidy::tree::Tree;
 use crate::tidy::use_paths::{NamedPath, named_paths};
 
-/// Below these paths lies the world.
+/// Paths to the world outside the program.
 const CLOSED: &[&str] = &[
     "std::env",
     "std::fs",
@@ -33,7 +33,7 @@ const CLOSED: &[&str] = &[
     "rand::thread_rng",
 ];
 
-/// Below closed paths, and harmless: they concern the own thread and reach nothing.
+/// Harmless paths below closed ones: they only concern their own thread.
 const HARMLESS: &[&str] = &[
     "std::thread::current",
     "std::thread::panicking",
@@ -41,11 +41,10 @@ const HARMLESS: &[&str] = &[
     "std::thread::ThreadId",
 ];
 
-/// Crates that may reach everything: the program meets the world in them.
+/// Crates that may use all paths: they connect the program to the world.
 const AT_THE_RIM: &[&str] = &["admin", "bench", "demo", "node", "experiments", "report"];
 
-/// Exceptions for other crates, as (crate, path, reason). An entry that no file uses any more is a
-/// violation too.
+/// Exceptions for other crates, as (crate, path, reason). An unused entry is a violation too.
 const OPEN: &[(&str, &str, &str)] = &[
     (
         "backend-conformance",
@@ -92,7 +91,7 @@ const OPEN: &[(&str, &str, &str)] = &[
     ("runtime", "tokio::time", "it is the seam"),
 ];
 
-/// The names of the world in crates that have no business with it.
+/// Closed paths in crates that must not use them.
 pub(crate) fn check(tree: &Tree) -> Vec<String> {
     check_against(tree, OPEN)
 }
@@ -134,7 +133,7 @@ fn check_against(tree: &Tree, open: &[(&str, &str, &str)]) -> Vec<String> {
     violations
 }
 
-/// The crate a file is production source of.
+/// The crate of a production source file.
 fn crate_of_source(path: &str) -> Option<&str> {
     let (name, rest) = path.strip_prefix("crates/")?.split_once('/')?;
     let is_test = rest.ends_with("_test.rs") || rest.ends_with("/tests.rs");

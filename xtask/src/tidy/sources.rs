@@ -1,19 +1,19 @@
-//! Rules for one file at a time: its first line, its letters, its size, its loose ends.
+//! Rules for single files: the first line, the letters, the size, unfinished work.
 
 use crate::tidy::lexer::{self, Placed, Token};
 use crate::tidy::tree::Tree;
 
-/// Larger files do not belong into a repository of sources.
+/// Larger files do not belong in a source repository.
 const FILE_BYTES_MAX: usize = 256 * 1024;
 
-/// Published results are pages that carry their charts and numbers in themselves.
+/// The directory of published results: pages that contain their charts and numbers.
 const RESULTS: &str = "docs/benchmarks/";
 const RESULT_BYTES_MAX: usize = 512 * 1024;
 
-/// Endings of files that people write and compilers read.
+/// Extensions of files that people write and compilers read.
 const SOURCE_EXTENSIONS: [&str; 7] = ["rs", "toml", "js", "py", "sh", "proto", "json"];
 
-/// Words that mark unfinished work; in pieces, or this file would break its own rule.
+/// Words that mark unfinished work, in pieces, since this file must not break its own rule.
 const LEFT_FOR_LATER: [&str; 3] = [
     concat!("TO", "DO"),
     concat!("FIX", "ME"),
@@ -31,7 +31,7 @@ pub(crate) fn check_introduction(tree: &Tree) -> Vec<String> {
         .collect()
 }
 
-/// Sources with other letters than ASCII: they hide from searches and look alike.
+/// Sources with letters that are not ASCII: searches miss them, and some look alike.
 pub(crate) fn check_ascii(tree: &Tree) -> Vec<String> {
     tree.files
         .iter()
@@ -67,7 +67,7 @@ pub(crate) fn check_size(tree: &Tree) -> Vec<String> {
         .collect()
 }
 
-/// Rust files that leave something for later.
+/// Rust files with unfinished work.
 pub(crate) fn check_finished(tree: &Tree) -> Vec<String> {
     each_rust_file(tree, |tokens, report| {
         for (index, placed) in tokens.iter().enumerate() {
@@ -94,7 +94,7 @@ pub(crate) fn check_finished(tree: &Tree) -> Vec<String> {
     })
 }
 
-/// Rust files that silence a lint by `allow`, or switch a test off.
+/// Rust files that silence a lint with `allow`, or switch off a test.
 pub(crate) fn check_attributes(tree: &Tree) -> Vec<String> {
     each_rust_file(tree, |tokens, report| {
         for (index, placed) in tokens.iter().enumerate() {
@@ -115,7 +115,7 @@ pub(crate) fn check_attributes(tree: &Tree) -> Vec<String> {
     })
 }
 
-/// The name of the attribute behind a `#`, and for `cfg_attr` the names in it.
+/// The name of the attribute after a `#`, and for `cfg_attr` the names in it.
 fn attribute_words(tokens: &[Placed]) -> Vec<&str> {
     let mut rest = tokens.iter().map(|placed| &placed.token);
     let mut token = rest.next();

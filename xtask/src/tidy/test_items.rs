@@ -1,4 +1,4 @@
-//! Source without the parts for tests alone: items and fields below `#[cfg(test)]`.
+//! Source without the parts for tests: items and fields below `#[cfg(test)]`.
 
 use crate::tidy::lexer::Placed;
 
@@ -53,7 +53,7 @@ fn is_test_attribute(code: &[Placed], position: usize) -> bool {
     })
 }
 
-/// The position behind the bracket that closes the attribute at `position`.
+/// The position after the bracket that closes the attribute at `position`.
 fn end_of_attribute(code: &[Placed], mut position: usize) -> usize {
     let mut depth = 0_usize;
     while let Some(placed) = code.get(position) {
@@ -68,7 +68,7 @@ fn end_of_attribute(code: &[Placed], mut position: usize) -> usize {
     position
 }
 
-/// The position behind the item, field or arm that starts at `position`, with its other attributes.
+/// The position after the item, field or arm that starts at `position`, with its other attributes.
 fn end_of_item(code: &[Placed], mut position: usize) -> usize {
     while code.get(position).and_then(Placed::mark) == Some('#') {
         position = end_of_attribute(code, position);
@@ -90,12 +90,12 @@ fn end_of_item(code: &[Placed], mut position: usize) -> usize {
     position
 }
 
-/// The forms of code behind an attribute, by their ends.
+/// The kinds of code after an attribute, by their ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// Up to a closing brace, or a semicolon before any.
+    /// Code up to a closing brace, or up to an earlier semicolon.
     Braced,
-    /// Up to a semicolon.
+    /// Code up to a semicolon.
     Plain,
     /// A field, variant, arm or statement: up to a comma or semicolon.
     Part,

@@ -1,4 +1,4 @@
-//! The files of the tree: files that git tracks, and files that it would add.
+//! The files of the repository: files that git tracks, and files that it would add.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,10 +7,10 @@ use anyhow::Context;
 
 use crate::command;
 
-/// A file, by its path from the root, with its content.
+/// A file, with its path and its content.
 #[derive(Debug)]
 pub(crate) struct TreeFile {
-    /// With forward slashes, from the root.
+    /// The path from the root, with forward slashes.
     pub(crate) path: String,
     pub(crate) content: Vec<u8>,
 }
@@ -22,8 +22,8 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    /// Reads the tree below `root`. Ignored files are left out, and so are removed ones that are
-    /// not committed.
+    /// Reads the files below `root`, without ignored files, and without removed files whose removal
+    /// is not committed.
     pub(crate) fn of(root: &Path) -> anyhow::Result<Tree> {
         let mut git = Command::new("git");
         git.current_dir(root).args([
@@ -60,7 +60,7 @@ impl Tree {
             .filter(move |file| file.path.ends_with(&ending))
     }
 
-    /// True if a file or directory is at `path`, which is from the root and without dots.
+    /// True if a file or directory is at `path`, which starts at the root and has no dots.
     pub(crate) fn contains(&self, path: &str) -> bool {
         let directory = format!("{}/", path.trim_end_matches('/'));
         path.is_empty()
@@ -70,7 +70,7 @@ impl Tree {
                 .any(|file| file.path == path || file.path.starts_with(&directory))
     }
 
-    /// A tree that a test plants.
+    /// A tree for a test.
     #[cfg(test)]
     pub(crate) fn planted(files: &[(&str, &str)]) -> Tree {
         let files = files

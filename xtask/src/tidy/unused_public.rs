@@ -1,11 +1,11 @@
-//! Public items that only tests name: they are unused, or belong into the tests.
+//! Public items that only tests name: they are unused, or belong in the tests.
 //!
-//! The compiler does not report unused items among public ones. This finds them by name: an item is
-//! listed if no code outside tests in the workspace has its name, except for definitions and
-//! imports of that name. An item with the same name as a used one is missed. A crate that only
-//! tests import is a test's tool, so for its items tests count too.
+//! The compiler does not report unused public items. This rule finds them by name: an item is
+//! listed if no code outside tests in the workspace uses its name, except in definitions and
+//! imports. An unused item with the same name as a used one is missed. For items of crates that
+//! only tests import, tests count too.
 //!
-//! The list may only shrink: a figure above the count is a violation too.
+//! The list may only shrink: an entry above the actual count is a violation too.
 
 use std::collections::BTreeSet;
 
@@ -43,7 +43,7 @@ const DEFINES: [&str; 8] = [
     "const", "enum", "fn", "static", "struct", "trait", "type", "union",
 ];
 
-/// Crates with more such items than the list says, or fewer.
+/// Crates with more or fewer such items than listed.
 pub(crate) fn check(tree: &Tree) -> Vec<String> {
     check_against(tree, EXCEPTIONS)
 }
@@ -71,7 +71,7 @@ fn check_against(tree: &Tree, exceptions: &[(&str, usize)]) -> Vec<String> {
     violations
 }
 
-/// The crate's public items that are not in `named`, with their places.
+/// The crate's public items whose names are not in `named`, with their places.
 fn unused(each: &Crate, named: &BTreeSet<String>) -> Vec<String> {
     let mut found = Vec::new();
     for module in each.modules() {
@@ -113,7 +113,7 @@ fn public_items(code: &[Placed]) -> Vec<(&str, usize)> {
     found
 }
 
-/// The names in code outside tests: of crates, their build scripts and benches, and of `xtask`.
+/// The names in code outside tests, of crates, their build scripts and benches, and `xtask`.
 fn named_outside_tests(tree: &Tree, crates: &[Crate]) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for module in crates.iter().flat_map(Crate::modules) {
@@ -140,8 +140,8 @@ fn named_anywhere(tree: &Tree) -> BTreeSet<String> {
     names
 }
 
-/// Adds the names in `code` that are neither in a definition nor in an import. Those in texts
-/// count: formats and attributes name values there.
+/// Adds the names in `code` that are neither in a definition nor in an import. Names in texts
+/// count, since formats and attributes name values there.
 fn collect(code: &[Placed], names: &mut BTreeSet<String>) {
     let mut is_import = false;
     let mut before = None;

@@ -1,9 +1,9 @@
-//! The paths a Rust file names below given roots, with grouped imports taken apart.
+//! The paths below given roots in a Rust file, with grouped imports split.
 
 use crate::tidy::lexer::Placed;
 use crate::tidy::test_items::without_tests;
 
-/// Keywords behind which `::std` is a path from the root, not the tail of another.
+/// Keywords after which `::std` is a path from the root, not the end of another path.
 const BEFORE_A_PATH: [&str; 9] = [
     "as", "dyn", "else", "for", "if", "impl", "in", "return", "use",
 ];
@@ -44,7 +44,7 @@ pub(crate) fn named_paths(code: &[Placed], roots: &[&str]) -> Vec<NamedPath> {
     found
 }
 
-/// Reads a path or a group at `position` into `paths`; returns the position behind it.
+/// Reads a path or a group at `position` into `paths`; returns the position after it.
 fn walk(code: &[Placed], position: usize, prefix: &str, paths: &mut Vec<String>) -> usize {
     if mark(code, position) == Some('{') {
         return walk_group(code, position + 1, prefix, paths);

@@ -1,13 +1,13 @@
-//! Kvorum's server beside Redis: the processor's time that each spends on the same request.
+//! Kvorum's server beside Redis: the processor time of each for the same request.
 //!
 //! ```text
 //! cargo run --release --manifest-path bench/peers/Cargo.toml --bin beside-redis -- target/release/kvorum
 //! ```
 //!
-//! Both servers keep every put (`durability = grouped`, `appendfsync always`) and are asked over the same
-//! number of connections, each with one request under way, by the same threads: values of 1 KB that do not
-//! compress, put under random keys, and then gets of the first thousand. Rounds go in turn. `redis-server` is Debian's
-//! package of that name, or the program that `--redis` names.
+//! Both servers make every put durable (`durability = grouped`, `appendfsync always`). The same
+//! threads send them requests over the same number of connections, each with one request under way:
+//! puts of incompressible 1 KB values under random keys, then gets of the first thousand. Rounds
+//! alternate. `redis-server` is Debian's package of that name, or the program that `--redis` names.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -26,13 +26,13 @@ use kvorum_protocol::frame::announced_bytes;
 use kvorum_protocol::request::{Get, GetOptions, Put, PutOptions};
 use kvorum_protocol::{MessageCode, pb};
 
-/// A server answers within this time of its start.
+/// The time within which a server answers after its start.
 const READY_WITHIN: Duration = Duration::from_secs(60);
-/// Gets ask for so many of the keys at most, which fit every cache.
+/// The most keys that gets read, which fit every cache.
 const READ_KEYS_MAX: u64 = 1_000;
 /// The bucket of all keys.
 const BUCKET: &[u8] = b"redis";
-/// The stream of the values that are there first; each connection's stands as far from it as its number.
+/// The seed of the first values; a connection's seed differs by its number.
 const SEED: Seed = Seed([42, 23, 12]);
 
 #[derive(Parser)]
@@ -66,13 +66,13 @@ struct Arguments {
 }
 
 impl Arguments {
-    /// Keys that are read: the first ones.
+    /// The number of keys that are read: the first ones.
     fn read_keys(&self) -> u64 {
         self.keys.min(READ_KEYS_MAX)
     }
 }
 
-/// A protocol: how a request is written, and where its answer ends.
+/// A protocol: the form of requests, and the end of answers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Wire {
     /// Riak's protocol buffers.
@@ -81,7 +81,7 @@ enum Wire {
     Redis,
 }
 
-/// The processor's time for an operation of each kind, in microseconds.
+/// The processor time of an operation of each kind, in microseconds.
 struct Costs {
     put: f64,
     get: f64,
@@ -126,7 +126,7 @@ fn one_round(arguments: &Arguments, wire: Wire) -> Result<Costs> {
     let server = Server::start(arguments, wire)?;
     server.fill(arguments)?;
     let put = server.load(arguments, true)?;
-    // Work that the puts left behind is not the gets'.
+    // Remaining work of the puts must not count for the gets.
     std::thread::sleep(Duration::from_secs(2));
     let get = server.load(arguments, false)?;
     Ok(Costs { put, get })
@@ -249,7 +249,7 @@ impl Server {
         Ok(())
     }
 
-    /// Time in user mode and in the kernel, of all of the server's threads.
+    /// The time of all of the server's threads in user mode and in the kernel.
     fn cpu_micros(&self) -> Result<f64> {
         let usage = ProcessUsage::of(self.child.id()).context("read what the server used")?;
         Ok(usage.cpu.as_secs_f64() * 1e6)
@@ -353,7 +353,7 @@ impl Wire {
         }
     }
 
-    /// True when the answer has come whole. An answer that is an error ends the program.
+    /// True when the answer is complete. An error as the answer ends the program.
     fn is_whole(self, answer: &[u8]) -> Result<bool> {
         match self {
             Self::Kvorum => is_kvorum_answer(answer),
@@ -416,7 +416,7 @@ fn is_kvorum_answer(answer: &[u8]) -> Result<bool> {
     Ok(is_whole)
 }
 
-/// A command and its arguments, each behind its length.
+/// A command and its arguments, each preceded by its length.
 fn redis_request(words: &[&[u8]]) -> BytesMut {
     let mut buffer = BytesMut::new();
     buffer.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
@@ -445,7 +445,7 @@ fn is_redis_answer(answer: &[u8]) -> Result<bool> {
     }
 }
 
-/// Bytes that do not compress.
+/// Incompressible bytes.
 fn value(random: &mut WorkerRandom, bytes: usize) -> Bytes {
     let mut value = vec![0; bytes];
     random.fill(&mut value);

@@ -1,6 +1,6 @@
 //! fjall: an LSM tree in Rust, with values in the tables or separated from them.
 //!
-//! It has a journal and no group commit: in the durable mode a group is one batch and one persist.
+//! It has a journal, but no group commit: in the durable mode a group is one batch and one persist.
 
 use std::sync::Arc;
 

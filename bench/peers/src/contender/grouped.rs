@@ -1,6 +1,6 @@
-//! Group commit for stores without one: a thread that finds no leader leads.
+//! Group commit for stores without it: a thread that finds no leader becomes the leader.
 //!
-//! Waiting writes are written in one transaction by the leader while the next group gathers.
+//! The leader writes waiting puts in one transaction while the next group gathers.
 
 use anyhow::{Result, anyhow};
 use bytes::Bytes;
@@ -26,7 +26,7 @@ struct State {
 }
 
 impl Grouped {
-    /// Returns when the put was written by some leader's `write`.
+    /// Returns when a leader's `write` has written the put.
     pub(super) fn put(
         &self,
         key: &[u8],

@@ -1,8 +1,8 @@
-//! Kvorum's engines as the node runs them: 64 stores, one log for all of them, upkeep in the background.
+//! Kvorum's engines as in a node: 64 stores, one log for all of them, upkeep in the background.
 //!
-//! Synced, bitcask's entries and leveldb's large bodies stay in the value log; without syncs bitcask writes
-//! to its own files and leveldb to its own log. Writers are slowed by the arbiter's rule as the backlog grows; what
-//! else the arbiter decides is done by a simple loop here.
+//! With syncs, bitcask's entries and leveldb's large bodies stay in the value log; without syncs
+//! bitcask writes to its own files and leveldb to its own log. Writers are slowed by the arbiter's
+//! rule as the backlog grows; a simple loop replaces the arbiter's other decisions.
 
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
@@ -30,25 +30,25 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::{Contender, Opening, Sync};
 
 const STORES: usize = 64;
-/// As the node's defaults.
+/// The node's defaults.
 const VALUE_LOG: ValueLogSettings = ValueLogSettings {
     segment_bytes: 64 << 20,
     garbage_percent_max: 30,
 };
-/// As the node's defaults: write buffers may take two fifths of what leveldb has, and each store's
-/// is of another size, so that they do not flush all at once.
+/// The node's default: write buffers may take two fifths of leveldb's memory, and their sizes
+/// differ, so that they do not all flush at once.
 const WRITE_BUFFERS_PERCENT: u64 = 40;
 const WRITE_BUFFER_BYTES_MIN: u64 = 30 << 20;
 const WRITE_BUFFER_BYTES_MORE: u64 = 30 << 20;
-/// The distance that a store may lie behind the value log: as the node's, between half of 1 GB and all of it.
+/// The distance that a store may be behind the value log: as in a node, from 512 MB to 1 GB.
 const SEGMENTS_BEHIND_MIN: u32 = 8;
 const SEGMENTS_BEHIND_MORE: u32 = 9;
 const STEP: StepBudget = StepBudget { bytes: 1 << 20 };
-/// As the node's maintenance does.
+/// The period of the node's maintenance.
 const MEMORY_GIVEN_BACK_EVERY: Duration = Duration::from_secs(1);
 const IDLE_PAUSE: Duration = Duration::from_millis(50);
 const REST_MAX: Duration = Duration::from_millis(20);
-/// From half of it on puts are slowed, and by this much when it is reached.
+/// Puts are slowed from half of this backlog on, and by `DELAY_MAX` when it is reached.
 const BACKLOG_BYTES_MAX: f64 = 4e9;
 const DELAY_MAX: Duration = Duration::from_millis(20);
 const SCAN_LEASE_MICROS: u64 = 60_000_000;
@@ -149,7 +149,7 @@ fn disk() -> Arc<dyn Disk> {
     Arc::new(RealDisk)
 }
 
-/// Numbers for the identities of stores, which only have to differ.
+/// Numbers for the identities of stores, which have to differ.
 fn draws() -> Arc<dyn Fn() -> u64 + Send + std::marker::Sync> {
     let numbers = AtomicU64::new(now().0);
     Arc::new(move || xxh3_64(&numbers.fetch_add(1, Ordering::Relaxed).to_le_bytes()))
@@ -163,12 +163,12 @@ fn stores(
     (0..STORES).map(|number| open(&path(number))).collect()
 }
 
-/// The thread of upkeep returns freed memory to the system, as in the node. The reason is in the node's
-/// module `allocator`.
+/// Lets the thread of upkeep return freed memory to the system, as in a node, whose module
+/// `allocator` has the reason.
 fn keep_memory_until_given_back() {
     const PURGE_DELAY: libmimalloc_sys::mi_option_t = 15;
     const PURGE_DELAY_MILLIS: std::ffi::c_long = 60_000;
-    // SAFETY: sets a number; this thread is the only one that allocates so far.
+    // SAFETY: sets a number; no other thread allocates yet.
     unsafe { libmimalloc_sys::mi_option_set_default(PURGE_DELAY, PURGE_DELAY_MILLIS) };
 }
 
@@ -189,8 +189,8 @@ fn start(stores: Vec<Arc<dyn Backend>>, log: Option<ValueLog>, sync: Sync) -> Ar
         is_closing: AtomicBool::new(false),
         threads: Mutex::default(),
     });
-    // Files for puts are made now. The peers make theirs when they open, and a node's upkeep soon after its
-    // start.
+    // Creates the files for puts now, as other contenders do at their opening, and a node's upkeep
+    // does soon after the node's start.
     node.tend_once();
     let (driving, tending) = (node.clone(), node.clone());
     node.threads.lock().extend([
@@ -218,7 +218,7 @@ impl Node {
         }
     }
 
-    /// Background work, at most half of one core's time as long as nothing is pressing.
+    /// Background work, at most half of one core's time unless work is urgent.
     fn tend(&self) {
         let mut given_back = Instant::now();
         while !self.is_closing.load(Ordering::Acquire) {
@@ -290,7 +290,7 @@ fn fields() -> Fields {
     }
 }
 
-/// A key in the one bucket that has an index.
+/// A key in the only bucket with an index.
 fn indexed_key(key: &[u8]) -> StorageKey {
     let (bucket, key) = (Bucket::from("b"), Key::from(key.to_vec()));
     StorageKey::new(&BucketType::default_type(), &bucket, &key)
@@ -319,7 +319,7 @@ impl Contender for Node {
         self.write(key, write)
     }
 
-    /// Within the vnode of the term's bytes, as a query asks each vnode for its part.
+    /// Queries the vnode of the term's bytes, as a query asks each vnode for its part.
     fn query(&self, from: u64, count: u64) -> Result<Option<u64>> {
         let from = Bytes::copy_from_slice(&from.to_be_bytes());
         let Some(indexes) = self.store(&from).indexes() else {
@@ -364,7 +364,7 @@ impl Contender for Node {
         }
     }
 
-    /// Within the vnode of the first key, as a range query asks each vnode for its part.
+    /// Scans the vnode of the first key, as a range query asks each vnode for its part.
     fn scan(&self, from: &[u8], count: u64) -> Result<Option<u64>> {
         let store = self.store(from);
         if !store.capabilities().ordered {

@@ -13,7 +13,7 @@ use heed::{CommitOrAbort, Database, Env, EnvFlags, EnvOpenOptions, WithTls};
 use super::grouped::{Grouped, Put};
 use super::{Contender, Opening, Sync};
 
-/// Room that is mapped and not taken.
+/// Address space that is mapped but not used.
 const MAP_BYTES: usize = 256 << 30;
 const READERS_MAX: u32 = 512;
 
@@ -27,7 +27,7 @@ pub(super) fn open(opening: &Opening<'_>) -> Result<Arc<dyn Contender>> {
     let mut options = EnvOpenOptions::new();
     options.map_size(MAP_BYTES).max_readers(READERS_MAX);
     if opening.sync == Sync::None {
-        // SAFETY: a crash may tear the file; nothing is read after one here.
+        // SAFETY: a crash may tear the file, which is not read after a crash here.
         unsafe { options.flags(EnvFlags::NO_SYNC) };
     }
     // SAFETY: no other program maps or changes the file while it is open.

@@ -71,7 +71,7 @@ impl Contender for Redb {
         Ok(Some(visited))
     }
 
-    /// The file is closed with the last handle; what had no durability is made durable here.
+    /// Makes puts without durability durable; the last handle closes the file.
     fn close(&self) -> Result<()> {
         let mut transaction = self.database.begin_write()?;
         transaction.set_durability(Durability::Immediate)?;

@@ -10,9 +10,10 @@ use rocksdb::{
 
 use super::{Contender, Opening, Sync};
 
-/// Values from this size on go to blob files, as in the other stores that separate values.
+/// The least size of values in blob files, as in the other stores that separate values.
 const BLOB_BYTES_MIN: u64 = 1_024;
-/// Bits for each key. By RocksDB's tuning guide, ten give one false answer in a hundred.
+/// Filter bits for each key. According to RocksDB's tuning guide, ten give one false answer in a
+/// hundred.
 const FILTER_BITS: f64 = 10.0;
 
 struct RocksDb {

@@ -1,6 +1,6 @@
-//! The machine's limit: values appended to one file, positions in a hash map, and nothing else.
+//! The machine's limit: values appended to one file, with positions in a hash map.
 //!
-//! No checksums, no format, no recovery: it is of no use, and no store can be faster.
+//! Without checksums, format or recovery it has no use, but no store can be faster.
 
 use std::collections::HashMap;
 use std::fs::File;

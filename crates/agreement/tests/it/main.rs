@@ -36,7 +36,7 @@ fn address(number: u8) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(10, 0, 0, number))
 }
 
-/// Adds its commands up: each is a word, and its outcome its place.
+/// A machine that collects its commands. Each command is a word; its outcome is its place.
 #[derive(Default)]
 struct Words(Mutex<Vec<String>>);
 
@@ -58,7 +58,7 @@ impl Machine for Words {
     }
 }
 
-/// Node numbers by the machine that a node has moved to, as far as one node has heard.
+/// The machine of each node that has moved, by node number, as one node has them.
 type Moved = Arc<Mutex<BTreeMap<u8, u8>>>;
 
 struct Everybody(u8, Moved);
@@ -99,7 +99,7 @@ struct Node {
     /// The same disk, with a switch for failures.
     faulty: FaultyDisk,
     running: Option<Running>,
-    /// The machine of its process.
+    /// The machine that its process runs on.
     machine: u8,
     moved: Moved,
 }
@@ -189,7 +189,7 @@ impl Node {
     }
 }
 
-/// Nodes 1 to `count` that agree; node 1 began.
+/// Nodes 1 to `count` that share a log; node 1 founded it.
 async fn cluster(world: &World, count: u8) -> Vec<Node> {
     let mut nodes: Vec<Node> = (1..=count).map(Node::new).collect();
     nodes[0].start(world, Founding::Alone).await;
@@ -320,7 +320,8 @@ fn a_majority_goes_on_without_the_rest_and_a_minority_keeps_what_was_agreed() {
     });
 }
 
-/// The node could not announce its address: it asked the leader that it had known, and itself.
+/// Regression: the node could not announce its address, since it asked only its last leader and
+/// itself.
 #[test]
 fn a_node_that_comes_back_under_another_address_finds_the_present_leader() {
     simulated(31, |world| async move {
@@ -393,7 +394,7 @@ fn a_node_that_catches_up_has_the_agreed_state_and_another_learns_its_age() {
                 .all(|it| heard_ago(it) < Duration::from_secs(1))
         );
 
-        // The node that is cut off may have led, and may still act as leader.
+        // The node that is cut off may have been the leader, and may still act as leader.
         for alone in 0..3 {
             let others: Vec<u8> = (1..=3).filter(|it| *it != nodes[alone].number).collect();
             for other in &others {
@@ -409,8 +410,8 @@ fn a_node_that_catches_up_has_the_agreed_state_and_another_learns_its_age() {
             assert!(runtime.now().since(begun) <= Duration::from_secs(5));
             let ago = heard_ago(&nodes[alone]).as_secs();
             assert!((14..=16).contains(&ago), "{ago}");
-            // The first link that heals brings the lone node back with a later term. The election of a new
-            // leader may take longer than a `catch_up` may.
+            // The lone node comes back with a later term. The election that follows may take longer
+            // than a `catch_up` waits.
             for other in &others {
                 catch_up(&nodes[usize::from(*other) - 1]).await.unwrap();
             }
@@ -460,7 +461,7 @@ fn a_node_that_was_away_for_long_gets_a_snapshot() {
     });
 }
 
-/// Regression: the log began at the end of the snapshot, and the snapshot's contents were gone.
+/// Regression: the log began at the end of the snapshot, and the snapshot's contents were lost.
 #[test]
 fn r21_a_snapshot_that_is_gone_or_older_is_refused_where_the_log_does_not_reach_back_to_it() {
     simulated(6, |world| async move {
@@ -560,7 +561,7 @@ fn an_empty_directory_is_no_log_and_a_used_one_is_no_place_for_another() {
     });
 }
 
-/// Crashes with loss of unsynced bytes, cuts and proposals, in an order that the seed decides. Agreed
+/// Crashes with loss of unsynced bytes, cuts and proposals, in an order drawn from the seed. Agreed
 /// commands stay, in one order, on every node; the same seed gives the same words.
 fn storm(seed: u64) -> Vec<String> {
     let result = Arc::new(Mutex::new(Vec::new()));
@@ -624,7 +625,8 @@ fn one_seed_gives_one_course() {
     assert_eq!(storm(7), storm(7));
 }
 
-/// It ended for good at the first write that failed, and its file could not be read afterwards.
+/// Regression: the log ended for good at the first failed write, and its file could not be read
+/// afterwards.
 #[test]
 fn a_node_whose_disk_takes_nothing_for_a_while_has_its_say_again_afterwards() {
     let rules = [

@@ -35,7 +35,7 @@ fn an_empty_file_gives_the_defaults() {
     assert!(!settings.shutdown_on_error);
 }
 
-/// Runs of a few seconds used to have charts of one point.
+/// Regression: charts of runs of a few seconds had one point.
 #[test]
 fn a_run_of_any_length_is_reported_twenty_times() {
     for (seconds, expected) in [

@@ -1,10 +1,9 @@
-//! Shrinks the key space of a published test, so that a fraction of its time fills the same share
-//! of it.
+//! Shrinks the key space of a published test, so that a shorter run fills the same share of it.
 
 use kvorum_erlang_terms::Term;
 
-/// Generators of numbers whose last argument is the count of numbers, and the smallest count that they
-/// take.
+/// Generators of numbers whose last argument is the count of numbers, with their smallest valid
+/// count.
 const COUNTED: [(&str, i128); 19] = [
     ("uniform_int", 1),
     ("uniform_int_bin", 1),
@@ -27,7 +26,7 @@ const COUNTED: [(&str, i128); 19] = [
     ("random_int", 1),
 ];
 
-/// The key generator with its number of keys multiplied; its wrappers stay as they are.
+/// The key generator with its number of keys multiplied; its wrappers stay.
 pub fn scaled_keys(term: &Term, factor: f64) -> Term {
     let Term::Tuple(elements) = term else {
         return term.clone();

@@ -1,7 +1,7 @@
-//! `pb_connect_options`: options of Riak's Erlang client, and which of them a session here honours.
+//! `pb_connect_options`: options of Riak's Erlang client, and the options that sessions honour.
 //!
-//! Most of them change the measurement (TLS and passwords above all), so a run that ignores one of them names
-//! it.
+//! Most options change the measurement, TLS and passwords above all, so a run reports every option
+//! that it ignores.
 
 use kvorum_erlang_terms::Term;
 
@@ -35,13 +35,13 @@ fn name_of(option: &Term) -> Option<&str> {
     first.unwrap_or(option).as_atom()
 }
 
-/// An option without a value is on.
+/// True if an option is on, as it is without a value.
 fn is_on(option: &Term) -> bool {
     let value = option.as_tuple().and_then(|parts| parts.get(1));
     value.is_none_or(|value| value.as_atom() == Some("true"))
 }
 
-/// The reason for an option without effect; `None` for one that is honoured as it is set.
+/// The reason why an option has no effect; `None` for an option that is honoured as set.
 fn why_without_effect(name: &str, is_on: bool) -> Option<&'static str> {
     match (name, is_on) {
         ("auto_reconnect", true) => None,

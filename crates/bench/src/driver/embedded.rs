@@ -1,8 +1,8 @@
-//! Drivers that open a storage engine inside this process: the engine's work without a network, a
+//! Drivers that open a storage engine inside this process, to measure it without a network, a
 //! server, or a second process.
 //!
-//! The caller supplies the engines, so that this crate names none of them. Calls block the thread they
-//! are made on: no more of them go on at once than the run has threads.
+//! The caller supplies the engines, so that this crate names none. Calls block their thread, so
+//! there are never more calls at once than the run has threads.
 
 mod store_set;
 
@@ -24,15 +24,15 @@ pub(crate) use store_set::microseconds_now;
 
 /// An engine that can be opened in this process.
 pub struct Engine {
-    /// Its name, which is the driver's name too.
+    /// Its name, which is also the driver's name.
     pub name: &'static str,
-    /// Another name of the driver: basho_bench's, where it differs.
+    /// The driver's name in basho_bench, if it differs.
     pub other_driver: Option<&'static str>,
     /// basho_bench's key for the directory; `embedded_dir` works for every engine.
     pub directory_key: Option<&'static str>,
     /// basho_bench's key for the number of stores; `embedded_instances` works for every engine.
     pub instances_key: Option<&'static str>,
-    /// Opens a store in a directory that exists, or makes it there.
+    /// Opens or creates a store in an existing directory.
     pub open: OpenStore,
 }
 
@@ -76,7 +76,7 @@ pub struct Embedded {
     pub stores: Vec<Arc<dyn Backend>>,
 }
 
-/// The engine that a driver's name stands for.
+/// The engine for a driver's name.
 pub fn engine_of<'table>(engines: &'table [Engine], driver: &str) -> Option<&'table Engine> {
     engines
         .iter()
@@ -208,7 +208,7 @@ impl Plan for EmbeddedPlan {
 pub struct EmbeddedDriver {
     actions: Vec<Action>,
     store: Arc<dyn Backend>,
-    /// Keeps the upkeep going as long as there are workers.
+    /// Keeps the upkeep running as long as there are workers.
     stores: Arc<StoreSet>,
     durability: Durability,
     bucket: Bucket,
@@ -302,7 +302,7 @@ impl EmbeddedDriver {
         if ticket.is_driven() {
             ticket.await?;
         } else {
-            // On another thread, so that the writes of other workers join the group.
+            // Waits on another thread, so that the writes of other workers join the group.
             let waiting = tokio::task::spawn_blocking(move || ticket.wait());
             waiting.await.map_err(|_| Outcome::failed("crash"))??;
         }

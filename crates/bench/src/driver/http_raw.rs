@@ -1,4 +1,4 @@
-//! The driver `http_raw`: objects over HTTP, connections kept alive.
+//! The driver `http_raw`: objects over HTTP, on connections that are kept alive.
 
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ pub(super) const KEY_ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'_')
     .remove(b'~');
 
-/// Siblings all at once, as Riak's own clients ask for them.
+/// Asks for all siblings at once, as Riak's own clients do.
 pub(super) const ACCEPTED: HeaderValue = HeaderValue::from_static("multipart/mixed, */*;q=0.9");
 
 pub(super) const VCLOCK: HeaderName = HeaderName::from_static("x-riak-vclock");
@@ -39,7 +39,7 @@ enum Action {
     Statistics,
 }
 
-/// The rule by which a worker gives its connections up and opens others.
+/// The rule by which a worker closes its connections and opens others.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Disconnecting {
     Never,
@@ -172,8 +172,8 @@ impl Plan for HttpRawPlan {
             sessions: sessions
                 .map(|target| HttpSession::new(target.clone(), self.timeout))
                 .collect(),
-            // basho_bench draws the first target; taking turns from the worker's id spreads them
-            // as evenly and repeats.
+            // basho_bench draws the first target. Starting from the worker's id spreads workers as
+            // evenly, and can be repeated.
             turn: usize::try_from(id).unwrap_or(0),
             client_id: HeaderValue::from_str(&id_text).unwrap_or(HeaderValue::from_static("AAAA")),
             operations: 0,
@@ -282,7 +282,7 @@ impl HttpRawDriver {
         self.store(&self.path(&key), value, None).await
     }
 
-    /// Reads, then writes a new value over the one read; one sample covers both.
+    /// Reads a value, then replaces it with a new one; one sample covers both.
     async fn update(&mut self, must_exist: bool, draws: &mut Draws) -> Ended {
         let key = draws.key()?;
         draws.reads(&key);
@@ -309,7 +309,7 @@ impl HttpRawDriver {
     /// Lets the server choose the key.
     async fn insert(&mut self, draws: &mut Draws) -> Ended {
         draws.key()?;
-        // The key is the server's, so that no later read can be checked against this write.
+        // The server chooses the key, so no later read can be checked against this write.
         let value = draws.value_without_key();
         let path = format!("{}{}", self.plan.path, self.plan.parameters);
         let request = HttpRequest {

@@ -1,4 +1,4 @@
-//! A worker's connection over HTTP: kept alive, reconnected when it is gone.
+//! A worker's connection over HTTP: kept alive, and made again when it is lost.
 //!
 //! As over protocol buffers, an operation that meets a lost connection is an error, and the next one
 //! reconnects. Only a connection that the server closed while it was idle is replaced silently: no
@@ -17,13 +17,13 @@ use tokio::net::TcpStream;
 use super::targets::Target;
 use kvorum_erlang_terms::Term;
 
-/// Pause after a failed connect, so that a server that is down is not hammered.
+/// Pause after a failed connect, so that workers do not flood a server that is down.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Answers larger than this are refused.
 const BODY_BYTES_MAX: usize = 512 << 20;
 
-/// A target, and a connection to it while there is one.
+/// A target, and the connection to it, if there is one.
 #[derive(Debug)]
 pub(super) struct HttpSession {
     target: Target,
@@ -58,7 +58,7 @@ impl HttpSession {
         }
     }
 
-    /// Connects before the run; the error is for the person.
+    /// Connects before the run. The error is a message for the user.
     pub(super) async fn connect(&mut self) -> Result<(), String> {
         let connecting = tokio::time::timeout(self.timeout, self.open());
         let opened = connecting.await.unwrap_or_else(|_| {
@@ -81,13 +81,13 @@ impl HttpSession {
             .await
             .map_err(|error| text(&error))?;
         tokio::task::spawn_local(async move {
-            // Requests get the error; here it only means that the connection is over.
+            // Requests return the error; here it only means that the connection has ended.
             let _ = connection.await;
         });
         Ok(sender)
     }
 
-    /// Forgets the connection; the next request opens another.
+    /// Drops the connection; the next request opens another.
     pub(super) fn disconnect(&mut self) {
         self.sender = None;
     }
@@ -162,7 +162,7 @@ impl HttpAnswer {
         Term::Tuple(parts)
     }
 
-    /// Itself if its status is one of these. The error is the reason to count.
+    /// Checks that the status is one of these. The error is the reason to count.
     pub(super) fn accept(self, accepted: &[StatusCode]) -> Result<Self, Term> {
         if accepted.contains(&self.status) {
             Ok(self)

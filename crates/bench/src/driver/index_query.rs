@@ -10,7 +10,7 @@ use super::object_access::bucket_path;
 use super::pb_session::Bucket;
 use crate::random::WorkerRandom;
 
-/// First letters of the base64 texts that a query by postcode begins with; it ends with `gd`.
+/// First letters of the base64 text in a query by postcode; the text ends with `gd`.
 const POSTCODE_STARTS: [&str; 8] = ["ba", "ca", "da", "ea", "fa", "ga", "gb", "gc"];
 
 /// A range of an index.
@@ -24,7 +24,7 @@ pub(super) struct IndexQuery {
 }
 
 impl IndexQuery {
-    /// Those of a district whose suffix lies in a range, as the driver nhs asks.
+    /// Postcodes of a district whose suffix is in a range, as the driver nhs asks.
     pub(super) fn postcode(random: &mut WorkerRandom) -> Self {
         let district = district(random);
         let start = pick(&POSTCODE_STARTS, random);
@@ -37,8 +37,8 @@ impl IndexQuery {
         }
     }
 
-    /// The query of the driver nhs: people born on the fourth or fifth day of a month, with one of
-    /// four letters at the fourth place of their suffix.
+    /// The query of the driver nhs: people born on the fourth or fifth day of a month whose suffix
+    /// has one of four letters at the fourth place.
     pub(super) fn birth(random: &mut WorkerRandom) -> Self {
         let (year, month) = (1950 + random.uniform(70), random.uniform(9));
         Self {
@@ -50,7 +50,7 @@ impl IndexQuery {
         }
     }
 
-    /// Those of a district whose suffix begins with `a`, as the driver `riakc_pb` asks.
+    /// Postcodes of a district whose suffix begins with `a`, as the driver `riakc_pb` asks.
     pub(super) fn postcode_with_terms(random: &mut WorkerRandom) -> Self {
         let district = district(random);
         Self {
@@ -62,7 +62,7 @@ impl IndexQuery {
         }
     }
 
-    /// Those born on a day, or on up to three days after it, as the driver `riakc_pb` asks.
+    /// People born on a day or on up to three days after it, as the driver `riakc_pb` asks.
     pub(super) fn birth_with_terms(random: &mut WorkerRandom) -> Self {
         let day = random.uniform(25);
         let last = day + random.uniform(4) - 1;
@@ -76,7 +76,7 @@ impl IndexQuery {
         }
     }
 
-    /// Those from one number to another, as the driver `2i` asks.
+    /// Numbers from one to another, as the driver `2i` asks.
     pub(super) fn numbers(first: i64, last: i64) -> Self {
         Self {
             index: "field1_int",

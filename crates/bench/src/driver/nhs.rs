@@ -1,4 +1,4 @@
-//! The driver `nhs`: a mix that only reads keys that it has written, with keys of its own making.
+//! The driver `nhs`: a mix with keys of its own, which only reads keys that it has written.
 
 use bytes::Bytes;
 use hyper::Method;
@@ -18,7 +18,7 @@ use super::{BucketNumber, Draws, Driver, Ended, Outcome, Plan};
 pub use super::nhs_plan::NhsPlan;
 use kvorum_erlang_terms::Term;
 
-/// Worker that alone starts key listings.
+/// The only worker that starts key listings.
 const LISTING_WORKER: u32 = 7;
 
 impl Plan for NhsPlan {
@@ -116,7 +116,7 @@ impl Driver for NhsDriver {
 }
 
 impl NhsDriver {
-    /// The first worker gives the buckets the properties that are configured.
+    /// Sets the configured properties of the buckets, on the first worker.
     async fn set_properties(&mut self) -> Result<(), String> {
         if self.id != 1 {
             return Ok(());
@@ -167,8 +167,8 @@ impl NhsDriver {
         Ok(key)
     }
 
-    /// Writes a unique key, then asks the other cluster for it until it is there; one sample
-    /// covers all. Unlike the original it gives up after the read timeout.
+    /// Writes a unique key, then polls the other cluster until the key is there; one sample covers
+    /// all. Unlike the original, this gives up after the read timeout.
     async fn put_unique_replicated(&mut self, draws: &mut Draws) -> Ended {
         let key = self.put_unique(true, Via::Pb, draws).await?;
         let Some(replica) = &mut self.replica else {
@@ -187,8 +187,8 @@ impl NhsDriver {
 
     /// One of the unique keys that this worker has written and not deleted; none before the first.
     ///
-    /// basho_bench draws from the lowest plus 1 up to the next, which is not written yet: with it
-    /// the first key is never read, and with N keys one get in N finds nothing.
+    /// basho_bench draws from the lowest key plus 1 up to the next key, which is not written yet.
+    /// So it never reads the first key, and with N keys one get in N finds nothing.
     fn written_unique(&self, draws: &mut Draws) -> Option<Bytes> {
         let count = self.next_unique.checked_sub(self.lowest_unique)?;
         if count == 0 {
@@ -209,7 +209,7 @@ impl NhsDriver {
         Ok(draws.judge_found(&key, found.as_ref()))
     }
 
-    /// Asks for one of the unique keys of this worker without its value.
+    /// Reads one of the unique keys of this worker without its value.
     async fn head_unique(&mut self, draws: &mut Draws) -> Ended {
         let Some(key) = self.written_unique(draws) else {
             return Ok(Outcome::Silent);
@@ -236,7 +236,7 @@ impl NhsDriver {
         Ok(Outcome::Done)
     }
 
-    /// Reads a record of this worker once it owns enough of them; a miss is an error.
+    /// Reads a record of this worker once it has enough records; a miss is an error.
     async fn always_get(&mut self, via: Via, draws: &mut Draws) -> Ended {
         if self.record_count <= self.plan.records.min {
             return Ok(Outcome::Silent);
@@ -260,7 +260,8 @@ impl NhsDriver {
         }
     }
 
-    /// Inserts a record while there is room, the likelier the emptier; else updates one.
+    /// Inserts a record with a probability that falls with the number of records, or else updates
+    /// one.
     async fn always_get_update(&mut self, indexed: bool, via: Via, draws: &mut Draws) -> Ended {
         let Records { max, order, .. } = self.plan.records;
         let room = max.saturating_sub(self.record_count);
@@ -278,7 +279,7 @@ impl NhsDriver {
             .await
     }
 
-    /// A record that is there.
+    /// Reads an existing record.
     async fn record(&mut self, via: Via, key: &[u8]) -> Result<Found, Term> {
         let found = self.objects.get(via, &self.plan.record_bucket, key).await?;
         found.ok_or_else(|| Term::atom("notfound"))
@@ -315,7 +316,7 @@ impl NhsDriver {
         self.keys.key(counter, self.plan.records.order)
     }
 
-    /// Writes a new value, over the one found if there was one.
+    /// Writes a new value, which replaces the found value if there is one.
     async fn write_record(
         &mut self,
         key: &Bytes,

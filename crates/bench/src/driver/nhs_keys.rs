@@ -10,7 +10,7 @@ use crate::random::WorkerRandom;
 pub(super) enum KeyOrder {
     /// Keys rise with the counter.
     Key,
-    /// Keys lie at a place that looks random and is fixed for the counter.
+    /// Keys are scattered: each counter has a fixed, pseudorandom place.
     Skew,
 }
 
@@ -42,7 +42,7 @@ impl WorkerKeys {
     }
 }
 
-/// Picks one of the first `count` counters, low ones more often: some nine of ten picks hit the
+/// Picks one of the first `count` counters, low ones more often: about nine of ten picks are in the
 /// lowest fifth.
 pub(super) fn skewed_pick(count: u64, random: &mut WorkerRandom) -> u64 {
     let threshold = random.uniform((count / 5).max(1));

@@ -29,8 +29,8 @@ pub(super) enum Action {
 }
 
 impl Action {
-    /// True if it concerns the bucket of documents, and not that of records. Both have keys of the same
-    /// form.
+    /// True for the bucket of documents, false for the bucket of records. Both have keys of the
+    /// same form.
     pub(super) fn is_of_documents(self) -> bool {
         matches!(
             self,
@@ -61,7 +61,7 @@ impl Action {
     }
 }
 
-/// `alwaysget`: how many record keys a worker owns.
+/// `alwaysget`: the numbers of record keys of a worker.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Records {
     pub(super) max: u64,
@@ -135,8 +135,8 @@ impl NhsPlan {
     }
 }
 
-/// The properties of a bucket whose `sync_on_write` stands under a key; none if neither that nor
-/// `node_confirms` is set, so that a run changes no server unasked.
+/// The properties of a bucket, whose `sync_on_write` is configured under `sync_key`. `None` if
+/// neither that nor `node_confirms` is set, so that a run changes no properties on its own.
 fn properties(
     configuration: &Configuration,
     sync_key: &'static str,

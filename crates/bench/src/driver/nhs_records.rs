@@ -1,4 +1,4 @@
-//! Index entries that the nhs driver gives to its objects: postcodes, dates of birth and times.
+//! Index entries of the nhs driver's objects: postcodes, dates of birth and times.
 
 use base64::Engine as _;
 use bytes::Bytes;
@@ -69,7 +69,7 @@ fn birth(random: &mut WorkerRandom) -> Date {
     birth_after(days)
 }
 
-/// The date that lies this many days after the first date of birth.
+/// The date this many days after the first date of birth.
 fn birth_after(days: i64) -> Date {
     let epoch = OffsetDateTime::UNIX_EPOCH.date();
     epoch.saturating_add(Duration::days(FIRST_BIRTH_DAYS + days))

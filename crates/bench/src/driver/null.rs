@@ -1,4 +1,4 @@
-//! Does nothing: measures the cost of the tool itself.
+//! The driver `null`, which does nothing: measures the cost of the tool itself.
 
 use crate::configuration::{Configuration, ConfigurationError};
 use crate::settings::Operation;

@@ -25,7 +25,8 @@ pub(super) enum Via {
     Http,
 }
 
-/// A worker's connections over both protocols; the one over HTTP only if operations need it.
+/// A worker's connections over both protocols; the HTTP connection exists only if operations need
+/// it.
 #[derive(Debug)]
 pub(super) struct ObjectAccess {
     pub(super) pb: PbSession,
@@ -37,12 +38,12 @@ pub(super) struct ObjectAccess {
 pub(super) struct AccessPlan {
     targets: Targets,
     pub(super) timeouts: Timeouts,
-    /// Only if something goes over HTTP.
+    /// `None` if no operation uses HTTP.
     http: Option<(Targets, Duration)>,
 }
 
 impl AccessPlan {
-    /// Reads `pb_*`, and `http_*` if something goes over HTTP.
+    /// Reads `pb_*`, and `http_*` if an operation uses HTTP.
     pub(super) fn read(
         configuration: &Configuration,
         needs_http: bool,
@@ -71,7 +72,7 @@ impl AccessPlan {
     }
 }
 
-/// The reason why a key of HTTP has no effect on a driver whose operations need no HTTP.
+/// The reason why an HTTP key has no effect on a driver whose operations do not use HTTP.
 pub(super) fn why_without_http(key: &str) -> Option<&'static str> {
     matches!(key, "http_ips" | "http_port" | "http_timeout_general")
         .then_some("no operation of this run goes over HTTP")
@@ -98,7 +99,7 @@ impl ObjectAccess {
         }
     }
 
-    /// Asks for an object without its value: true if it is there.
+    /// Reads an object without its value: true if it exists.
     pub(super) async fn head(&mut self, bucket: &Bucket, key: &[u8]) -> Result<bool, Term> {
         let options = GetOptions {
             head: Some(true),
@@ -192,7 +193,7 @@ impl ObjectAccess {
         let mut siblings = answer.siblings().into_iter();
         content.value = siblings.next().unwrap_or_default();
         if answer.status == StatusCode::MULTIPLE_CHOICES {
-            // The answer's own type is that of the parts together.
+            // The answer's own type describes all parts together.
             content.content_type = None;
         }
         let others = siblings.map(|value| RpbContent {
@@ -211,7 +212,7 @@ impl ObjectAccess {
     }
 }
 
-/// Over HTTP the causal context is text already, as it came.
+/// Over HTTP the causal context is sent as the text that was received.
 fn put_headers(
     vclock: Option<&[u8]>,
     content: &RpbContent,

@@ -1,4 +1,4 @@
-//! A worker's connection over the length of a run: timeouts, reconnecting, reasons of errors.
+//! A worker's connection during a run: timeouts, reconnects, reasons of errors.
 //!
 //! basho_bench retries a lost connection within the same operation and without limit, which hides an
 //! outage as one long latency. Here every operation that meets a lost connection is an error, and the
@@ -21,7 +21,7 @@ use kvorum_erlang_terms::Term;
 /// Answers larger than this are refused.
 const FRAME_BYTES_MAX: u32 = 512 << 20;
 
-/// Pause after a failed connect, so that a server that is down is not hammered.
+/// Pause after a failed connect, so that workers do not flood a server that is down.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Bucket type and bucket.
@@ -38,7 +38,7 @@ pub(super) struct Found {
     pub(super) vclock: Option<Bytes>,
     /// The first of its siblings.
     pub(super) content: RpbContent,
-    /// The others.
+    /// The other siblings.
     pub(super) others: Vec<RpbContent>,
 }
 
@@ -73,7 +73,7 @@ pub(super) fn timeouts(
     })
 }
 
-/// A target, and a connection to it while there is one.
+/// A target, and the connection to it, if there is one.
 #[derive(Debug)]
 pub(super) struct PbSession {
     target: Target,
@@ -90,7 +90,7 @@ impl PbSession {
         }
     }
 
-    /// Connects before the run; the error is for the person.
+    /// Connects before the run. The error is a message for the user.
     pub(super) async fn connect(&mut self) -> Result<(), String> {
         let client = connect(&self.target, self.timeouts.read)
             .await
@@ -198,8 +198,8 @@ impl PbSession {
         Ok(answer.value.is_some())
     }
 
-    /// Queries an index and reads all results; returns how many there were. The error is the
-    /// reason to count.
+    /// Queries an index and reads all results; returns their number. The error is the reason to
+    /// count.
     pub(super) async fn query_index(&mut self, request: &RpbIndexReq) -> Result<usize, Term> {
         let timeout = self.timeouts.read;
         let client = self.connected().await?;
@@ -230,7 +230,7 @@ impl PbSession {
                 while answers.next().await?.is_some() {}
                 Ok::<(), Error>(())
             };
-            // Only the load that it makes is wanted, as in basho_bench.
+            // The listing only makes load, as in basho_bench; its result does not matter.
             let _ = within(timeout, listing).await;
         });
     }
@@ -244,7 +244,7 @@ impl PbSession {
             .ok_or_else(|| Term::atom("disconnected"))
     }
 
-    /// Names the reason of an error, and drops a connection that cannot be used further.
+    /// Returns the reason of an error, and drops a connection that can no longer be used.
     fn reason(&mut self, error: Error) -> Term {
         if !self.client.as_ref().is_some_and(Client::is_usable) {
             self.client = None;
@@ -259,7 +259,7 @@ impl PbSession {
 }
 
 async fn connect(target: &Target, timeout: Duration) -> Result<Client, Error> {
-    // Requests have limits that differ by kind, so that the client itself has none.
+    // Requests have time limits that differ by kind, so the client itself has none.
     let settings = ClientSettings {
         connect_timeout: timeout,
         answer_timeout: None,

@@ -68,7 +68,7 @@ impl RiakcPbPlan {
                 .convert(key, replicas)
                 .map(|value| Some(value.unwrap_or(replies)))
         };
-        // pr and pw were read by basho_bench but never sent; here they count when they are set.
+        // basho_bench reads pr and pw but never sends them; here they are sent when they are set.
         let primaries_of = |key| configuration.convert(key, replicas);
         let content_type = configuration.convert("riakc_pb_content_type", text)?;
         connect_options::read(configuration)?;
@@ -131,7 +131,8 @@ fn action(operation: &Term) -> Result<Action, String> {
     }
 }
 
-/// `{counter, increment}` and `{counter, value}`. The amount is one, as value generators make bytes here.
+/// `{counter, increment}` and `{counter, value}`. The amount is always one, since value generators
+/// make bytes here.
 fn counter_action(operation: &Term) -> Option<Action> {
     let [kind, verb] = operation.as_tuple()? else {
         return None;
@@ -158,7 +159,7 @@ pub(super) fn replicas(term: &Term) -> Result<u32, String> {
     value.ok_or_else(|| "expected one, quorum, all, default or a number of replicas".to_owned())
 }
 
-/// The bucket under a key, or one of this name.
+/// The bucket configured under a key, or the bucket with this name.
 pub(super) fn bucket_of(
     configuration: &Configuration,
     key: &'static str,
@@ -240,7 +241,7 @@ impl Driver for RiakcPbDriver {
             Action::Increment => self.increment(draws).await,
             Action::ReadCounter => self.read_counter(draws).await,
             Action::ListKeys => {
-                // One worker makes this load, out of any number.
+                // Only the first worker makes this load.
                 if self.id == 1 {
                     self.session.list_keys_in_background(&self.plan.bucket);
                 }
@@ -272,7 +273,7 @@ impl RiakcPbDriver {
         Ok(Outcome::Done)
     }
 
-    /// Reads, then writes a new value over the one read; one sample covers both.
+    /// Reads a value, then replaces it with a new one; one sample covers both.
     async fn update(&mut self, must_exist: bool, draws: &mut Draws) -> Ended {
         let key = draws.key()?;
         draws.reads(&key);
@@ -295,8 +296,8 @@ impl RiakcPbDriver {
         Ok(Outcome::Done)
     }
 
-    /// Reads, then writes a new value with new index entries; the original gives neither request
-    /// a number of replicas.
+    /// Reads a value, then replaces it with a new one with new index entries; the original gives
+    /// neither request a number of replicas.
     async fn update_indexed(&mut self, draws: &mut Draws) -> Ended {
         let key = draws.key()?;
         draws.reads(&key);

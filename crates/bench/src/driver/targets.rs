@@ -16,12 +16,12 @@ impl std::fmt::Display for Target {
     }
 }
 
-/// The targets of a run, in the order in which workers are dealt out to them.
+/// The targets of a run, in the order in which workers are assigned to them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Targets(Vec<Target>);
 
 impl Targets {
-    /// Reads the list under `addresses_key`; entries without a port get the one of `port_key`.
+    /// Reads the list under `addresses_key`; entries without a port get the port under `port_key`.
     pub(super) fn read(
         configuration: &Configuration,
         addresses_key: &'static str,
@@ -44,8 +44,8 @@ impl Targets {
 
     /// The target of the worker with this id (from 1).
     ///
-    /// The rule of basho_bench: element (id mod count) of the list, so that worker 1 gets the
-    /// second element where there is one.
+    /// The rule of basho_bench: element (id mod count) of the list, so worker 1 gets the second
+    /// element if there is one.
     pub(super) fn of_worker(&self, id: u32) -> Target {
         let index = usize::try_from(id).unwrap_or(0) % self.0.len().max(1);
         self.0.get(index).cloned().unwrap_or_else(|| Target {
@@ -55,8 +55,8 @@ impl Targets {
     }
 }
 
-/// Takes entries apart. The list comes out in reverse order, because basho_bench builds it by
-/// prepending, but ports within an entry keep their order.
+/// Parses entries. The list is in reverse order, because basho_bench builds it by prepending, but
+/// ports within an entry keep their order.
 fn normalize(term: &Term, default_port: u16) -> Result<Vec<Target>, String> {
     const EXPECTED: &str = "expected a list of \"host\", {127,0,0,1}, {Host, Port} or \
                             {Host, [Port, ...]}";

@@ -1,4 +1,5 @@
-//! The driver `2i`: objects with numbers in their secondary indexes, and queries of ranges of them.
+//! The driver `2i`: objects with numbers in their secondary indexes, and range queries of these
+//! numbers.
 
 use bytes::Bytes;
 use kvorum_protocol::pb::{RpbContent, RpbPair};
@@ -15,9 +16,9 @@ use kvorum_erlang_terms::Term;
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Action {
     Get,
-    /// With this many index entries.
+    /// Writes an object with this many index entries.
     Put(u32),
-    /// A query over this many numbers.
+    /// Queries a range of this many numbers.
     Query(u32),
     QueryOverHttp(u32),
 }
@@ -125,7 +126,7 @@ impl TwoIDriver {
         Ok(draws.judge_found(&key, found.as_ref()))
     }
 
-    /// Writes an object whose key is the number in each of its indexes.
+    /// Writes an object with its key as the number in each of its indexes.
     async fn put(&mut self, entries: u32, draws: &mut Draws) -> Ended {
         let key = draws.key()?;
         let indexes = (1..=entries).map(|number| RpbPair {

@@ -17,7 +17,7 @@ use kvorum_erlang_terms::Term;
 /// Levels of wrappers around a source of keys.
 const DEPTH_MAX: u32 = 64;
 
-/// Wider binaries than this are surely a mistake.
+/// Wider binaries are surely a mistake.
 const BITS_MAX: i128 = 8 * 4096;
 
 /// State that the generators of all workers share.
@@ -28,7 +28,7 @@ pub struct KeySources<'run> {
     files: BTreeMap<String, Arc<LineFile>>,
     /// Counters of named sequences, by worker and name.
     names: BTreeMap<(u32, String), Arc<AtomicI64>>,
-    /// `sequential_int_state_dir`: where sequences keep how far they have come.
+    /// `sequential_int_state_dir`: the directory in which sequences keep their position.
     state_directory: Option<PathBuf>,
 }
 
@@ -44,14 +44,14 @@ impl<'run> KeySources<'run> {
         }
     }
 
-    /// Lets sequences keep how far they have come in a directory, one file for each worker.
+    /// Lets sequences keep their position in a directory, one file for each worker.
     #[must_use]
     pub fn with_state_in(mut self, directory: Option<PathBuf>) -> Self {
         self.state_directory = directory;
         self
     }
 
-    /// The key generator of a worker (ids begin at 1); the error is a text about the term.
+    /// The key generator of a worker (ids begin at 1). The error is a text about the term.
     pub fn build(&mut self, term: &Term, worker: u32) -> Result<KeyGenerator, String> {
         Ok(KeyGenerator {
             node: self.node(term, worker, 0)?,
@@ -89,7 +89,7 @@ impl<'run> KeySources<'run> {
         }
     }
 
-    /// Generators that make keys by themselves.
+    /// Builds a generator that makes keys by itself.
     fn source(
         &mut self,
         name: &str,
@@ -156,8 +156,8 @@ impl<'run> KeySources<'run> {
         Ok(Some(node))
     }
 
-    /// The names of 2010: a source of numbers with the form of its keys behind it. Binaries had
-    /// 32 bits in the order of the machine, which was little-endian.
+    /// Builds a generator with a name of 2010: a source of numbers, with the form of its keys as a
+    /// suffix. Binaries had 32 bits in the machine's byte order, little-endian.
     fn suffixed(
         &mut self,
         name: &str,
@@ -175,7 +175,7 @@ impl<'run> KeySources<'run> {
         Ok(inner.map(|inner| Node::IntegerToString(Box::new(inner))))
     }
 
-    /// A sequence that goes on where an earlier run left it, if the run keeps such places.
+    /// A sequence that continues where an earlier run ended, if the run keeps positions.
     fn resumed(&self, node: Node, worker: u32) -> Result<Node, String> {
         let Some(directory) = &self.state_directory else {
             return Ok(node);
@@ -190,7 +190,7 @@ impl<'run> KeySources<'run> {
         Ok(Node::Sequence(sequence))
     }
 
-    /// A sequence that every generator of this name in this worker takes its numbers from.
+    /// A sequence that all generators of this name in this worker share.
     fn named(&mut self, name: &Term, worker: u32, node: Node) -> Node {
         let Node::Sequence(mut sequence) = node else {
             return node;
@@ -201,7 +201,7 @@ impl<'run> KeySources<'run> {
         Node::Sequence(sequence)
     }
 
-    /// Generators that shape the keys of another.
+    /// Builds a generator that shapes the keys of another.
     fn wrapper(
         &mut self,
         name: &str,
@@ -337,7 +337,7 @@ fn eighty_twenty(max: u64) -> Result<Node, String> {
     Ok(Node::EightyTwenty { step })
 }
 
-/// The scale that gives a Pareto law of shape 1.5 a mean of a fifth of Max.
+/// The scale with which a Pareto law of shape 1.5 has a mean of a fifth of Max.
 #[expect(
     clippy::cast_precision_loss,
     reason = "a scale needs no more than a float's precision"

@@ -1,4 +1,4 @@
-//! Every source of random keys against its law, cell by cell.
+//! Tests every source of random keys against its law, cell by cell.
 
 use super::*;
 use crate::goodness_of_fit::{assert_fits, counts_between, excess, law_between};
@@ -30,7 +30,7 @@ fn numbers(text: &str) -> Vec<f64> {
         .collect()
 }
 
-/// Ends of cells at these shares of a maximum, so that a cell's last number is in it.
+/// Ends of cells at these shares of a maximum; a cell includes its last number.
 fn ends(max: f64, shares: impl IntoIterator<Item = f64>) -> Vec<f64> {
     shares.into_iter().map(|share| share * max + 0.5).collect()
 }
@@ -66,7 +66,7 @@ fn eighty_twenty_keys_are_uniform_on_either_side_of_the_step() {
         }
     });
     assert_fits("eightytwenty_int", &counts, &law);
-    // The test would find that four fifths are not three quarters.
+    // The test distinguishes four fifths from three quarters.
     let wrong = law_between(&ends, |x| {
         let share = (x - 0.5) / 1e6;
         if share <= 0.2 {
@@ -86,14 +86,14 @@ fn pareto_below(key: f64, max: f64) -> f64 {
 #[test]
 fn pareto_keys_follow_their_law_up_to_ten_times_the_maximum() {
     const MAX: f64 = 1e6;
-    // Cells that all have about as many draws: the law's own percentiles.
+    // Cells with about equal numbers of draws: the law's own percentiles.
     let ends: Vec<f64> = percents()
         .map(|share| (((1.0 - share).powf(-1.0 / 1.5) - 1.0) * MAX / 10.0).ceil())
         .collect();
     let counts = counts_between(&numbers("{pareto_int, 1000000}"), &ends);
     let law = law_between(&ends, |key| pareto_below(key, MAX));
     assert_fits("pareto_int", &counts, &law);
-    // The test would find another shape.
+    // The test detects another shape.
     let wrong = law_between(&ends, |key| 1.0 - (1.0 + 10.0 * key / MAX).powf(-1.4));
     assert!(excess(&counts, &wrong) > 6.0);
 }
@@ -123,7 +123,7 @@ fn random_identifiers_use_every_digit_equally() {
         assert_fits(text, &counts, &[1.0 / 16.0; 16]);
     };
     digits("{random_dynamo_style_string, 35000}", |_| false);
-    // The version, and the digit that holds the variant.
+    // The digits of the version and of the variant.
     digits("uuid_v4_s", |place| place == 14 || place == 19);
     let mut counts = [0_u64; 256];
     for key in keys("uuid_v4", 20_000) {

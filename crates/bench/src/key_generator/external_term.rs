@@ -13,7 +13,7 @@ const STRING: u8 = 107;
 const LIST: u8 = 108;
 const BINARY: u8 = 109;
 
-/// The version byte, and one term behind it; numbers of the format are big-endian.
+/// The version byte and one term; the format's numbers are big-endian.
 ///
 /// ```text
 /// 97  u8                                integers from 0 to 255
@@ -39,7 +39,7 @@ pub(super) fn external_term(key: &Key) -> Bytes {
     out.freeze()
 }
 
-/// The integer that a term is; `None` for anything else.
+/// The integer in a term; `None` for any other term.
 pub(super) fn external_integer(bytes: &[u8]) -> Option<i64> {
     match bytes.strip_prefix(&[VERSION])? {
         [SMALL_INTEGER, value] => Some(i64::from(*value)),

@@ -103,7 +103,7 @@ impl Directive {
         self.pad(body)
     }
 
-    /// Fills up to the width. A text that is too long loses its end; anything else becomes stars.
+    /// Pads to the width. A text that is too long is cut; anything else becomes stars.
     fn pad(&self, mut body: Vec<u8>) -> Vec<u8> {
         let Some(signed) = self.width else {
             return body;
@@ -128,7 +128,7 @@ enum Parsed {
     Directive(Directive),
 }
 
-/// The directive behind a tilde: `[width][.[precision][.padding]]letter`.
+/// The directive after a tilde: `[width][.[precision][.padding]]letter`.
 fn parse_directive(rest: &mut std::str::Chars<'_>) -> Result<Parsed, String> {
     let width = take_number(rest)?;
     let mut precision = None;

@@ -30,7 +30,7 @@ impl Key {
     }
 }
 
-/// The kind of key of a node; known before the first key.
+/// The kind of a node's keys, which is known before the first key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Integer,
@@ -39,7 +39,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Bytes as a key of this kind; no node of kind integer makes bytes.
+    /// Converts bytes to a key of this kind. No node of kind integer makes bytes.
     pub(super) fn key(self, bytes: Bytes) -> Key {
         match self {
             Self::String => Key::String(bytes),

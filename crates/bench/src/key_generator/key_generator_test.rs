@@ -1,4 +1,4 @@
-//! Keys against the published distributions, wrappers against known bytes.
+//! Tests keys against the published distributions, and wrappers against known bytes.
 
 use std::collections::BTreeSet;
 

@@ -1,17 +1,17 @@
 //! The part of a key generator's law that decides whether a get finds anything: the number of keys,
 //! and the probability of each.
 //!
-//! A test over more keys than it writes measures misses, which are fast on any store. The law and the
-//! number of writes determine the expected number of misses; measured misses alone would not separate
-//! the test's share from the store's.
+//! A test over more keys than it writes measures misses, which are fast on any store. The law and
+//! the number of writes determine the expected misses; measured misses alone would not show whether
+//! the test or the store causes them.
 
 use kvorum_erlang_terms::Term;
 
-/// Classes that stand for the smooth part of a Pareto law.
+/// Number of classes for the smooth part of a Pareto law.
 const PARETO_CLASSES: i32 = 400;
 
-/// Numbers of the widest of these classes begin this many times the law's scale out: one key in a
-/// hundred million is drawn beyond.
+/// The end of the last class, as a multiple of the law's scale: one key in a hundred million is
+/// drawn beyond it.
 const PARETO_REACH: f64 = 250_000.0;
 
 /// Keys that are equally likely.
@@ -19,7 +19,7 @@ const PARETO_REACH: f64 = 250_000.0;
 struct Class {
     /// The chance that a draw is in this class.
     probability: f64,
-    /// Number of keys in it.
+    /// Number of keys in the class.
     keys: f64,
 }
 
@@ -31,8 +31,8 @@ pub struct KeyLaw {
 }
 
 impl KeyLaw {
-    /// The law of a generator; none if draws depend on each other (sequences, files) or the generator
-    /// is not known here. Wrappers change how keys look and not how many there are.
+    /// The law of a generator; `None` if draws depend on each other (sequences, files) or the
+    /// generator is not known here. Wrappers change the form of keys, not their number.
     pub fn of(term: &Term) -> Option<Self> {
         if term
             .as_atom()
@@ -73,14 +73,14 @@ impl KeyLaw {
         }
     }
 
-    /// Number of different keys that can be drawn; none where there is no bound.
+    /// Number of different keys that can be drawn; `None` if there is no bound.
     pub fn distinct_keys(&self) -> Option<f64> {
         let keys = self.classes.iter().map(|class| class.keys).sum();
         self.is_bounded.then_some(keys)
     }
 
-    /// The chance that a get finds its key, if gets come evenly among writes of keys of the same
-    /// law, from the write number `from` to the write number `to` on a store that was empty.
+    /// The chance that a get finds its key on a store that was empty, if gets and writes have the
+    /// same law and gets are spread evenly from write number `from` to write number `to`.
     pub fn hit_share(&self, from: f64, to: f64) -> f64 {
         let share = |class: &Class| {
             let each = class.probability / class.keys;
@@ -108,7 +108,8 @@ impl KeyLaw {
         }
     }
 
-    /// Shape 1.5, in classes that grow by a constant factor; within one the law hardly changes.
+    /// A Pareto law of shape 1.5, in classes that grow by a constant factor; within a class the law
+    /// hardly changes.
     fn pareto(max: f64, limit: f64) -> Self {
         let scale = 0.5 * (0.2 * max).floor().max(1.0);
         let below = |key: f64| 1.0 - (1.0 + key / scale).powf(-1.5);
@@ -133,7 +134,7 @@ impl KeyLaw {
         let rest = 1.0 - below(start);
         classes.push(Class {
             probability: rest,
-            // Draws beyond a limit give the limit; a key beyond all classes is never drawn again.
+            // Draws beyond a limit return the limit; a key beyond all classes is never drawn again.
             keys: if limit.is_finite() { 1.0 } else { 1e30 },
         });
         Self {
@@ -152,8 +153,8 @@ fn count(term: &Term) -> Option<f64> {
     (count > 0).then_some(count as f64)
 }
 
-/// The mean chance, from the write number `from` to the write number `to`, that a key has been
-/// written of which each draw has the probability `each`.
+/// The mean chance, from write number `from` to write number `to`, that a key with probability
+/// `each` has been written.
 fn found_between(each: f64, from: f64, to: f64) -> f64 {
     if each >= 1.0 {
         return 1.0;
@@ -180,7 +181,7 @@ mod tests {
         KeyLaw::of(&parse_term(text).unwrap())
     }
 
-    /// The share of gets that find their key when a get and a write take turns.
+    /// The share of gets that find their key when gets and writes alternate.
     fn played(text: &str, writes: u32) -> f64 {
         let blocks = SourceBlocks::new(BlockSettings {
             random_bytes: 4096,
@@ -213,7 +214,7 @@ mod tests {
                 let law = law(text).unwrap();
                 let expected = law.hit_share(0.0, f64::from(writes));
                 let got = played(text, writes);
-                // Six standard deviations of as many independent gets.
+                // Six standard deviations of the same number of independent gets.
                 let bound = 6.0 * (0.25 / f64::from(writes)).sqrt();
                 assert!(
                     (got - expected).abs() < bound,
@@ -228,7 +229,7 @@ mod tests {
         let law = law("{random_dynamo_style_string, 35000}").unwrap();
         let share = law.hit_share(0.0, 1e9);
         assert!(share > 0.0 && share < 1e-60, "{share}");
-        // Half of the writes have been made when the mean get asks, out of 2^256 keys.
+        // On average, half of the writes precede a get, with 2^256 keys.
         let expected = 0.5e9 / 2_f64.powi(256);
         assert!((share / expected - 1.0).abs() < 1e-6, "{share}");
     }

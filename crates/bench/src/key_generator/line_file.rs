@@ -1,7 +1,7 @@
-//! The lines of a file as keys, handed out one by one to all workers.
+//! The lines of a file as keys, distributed one by one to all workers.
 //!
-//! basho_bench drops the last byte of every line, also of a last line that has no newline; here
-//! only a newline is dropped.
+//! basho_bench drops the last byte of every line, even of a last line without a newline. Here only
+//! newlines are dropped.
 
 use std::io::{BufRead, BufReader, Seek};
 use std::path::Path;

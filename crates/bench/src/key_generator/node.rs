@@ -1,4 +1,4 @@
-//! Nodes: the sources and wrappers of which a generator is made.
+//! Nodes: the sources and wrappers that make up a generator.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -203,7 +203,7 @@ fn eighty_twenty(step: u64, random: &mut WorkerRandom) -> i64 {
     i64::try_from(key).unwrap_or(i64::MAX)
 }
 
-/// Shape 1.5, shifted to begin at 0 (a Lomax law): no upper bound.
+/// A Pareto law of shape 1.5, shifted to begin at 0 (a Lomax law), without an upper bound.
 #[expect(
     clippy::cast_possible_truncation,
     reason = "truncation is the definition"
@@ -213,7 +213,7 @@ fn pareto(scale: f64, random: &mut WorkerRandom) -> i64 {
     (((1.0 - random.unit()).powf(EXPONENT) - 1.0) * scale) as i64
 }
 
-/// Sixteen random bytes with the marks of version 4.
+/// Sixteen random bytes with the bits of version 4.
 fn uuid(random: &mut WorkerRandom) -> Bytes {
     let mut bytes = [0; 16];
     random.fill(&mut bytes);

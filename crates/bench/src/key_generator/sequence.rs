@@ -1,8 +1,7 @@
 //! Numbers in order, which a later run may continue.
 //!
-//! Like basho_bench, a sequence notes how far it has come every 500 numbers, in a file that is
-//! named after the worker and holds an Erlang term. A run that ends in between repeats the numbers
-//! since then.
+//! As in basho_bench, a sequence notes its position every 500 numbers, as an Erlang term in a file
+//! named after the worker. The next run repeats the numbers since the last note.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,11 +11,11 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use super::external_term::{external_integer, external_term};
 use super::key::Key;
 
-/// The place is noted whenever the count has this remainder of [`NOTE_EVERY`].
+/// The position is noted whenever the count modulo [`NOTE_EVERY`] is this.
 const NOTE_AT: i64 = 400;
 const NOTE_EVERY: i64 = 500;
 
-/// Numbers in order, up to an end that is not one of them.
+/// Numbers in order, up to an end that is not included.
 #[derive(Debug)]
 pub(super) struct Sequence {
     next: Arc<AtomicI64>,
@@ -37,7 +36,7 @@ impl Sequence {
 
     /// The next number; `None` at the end.
     pub(super) fn next(&self) -> Option<i64> {
-        // Only one worker counts here.
+        // Only one worker uses the counter.
         let number = self.next.load(Ordering::Relaxed);
         if number >= self.end {
             return None;
@@ -49,13 +48,13 @@ impl Sequence {
             .as_ref()
             .filter(|_| count % NOTE_EVERY == NOTE_AT)
         {
-            // A place that cannot be noted costs the next run some repeats, and this one nothing.
+            // A position that cannot be noted only costs the next run some repeats.
             let _ = std::fs::write(path, external_term(&Key::Integer(count)));
         }
         Some(number)
     }
 
-    /// The counter that several generators of a name share.
+    /// The counter that generators with one name share.
     pub(super) fn counter(&self) -> Arc<AtomicI64> {
         Arc::clone(&self.next)
     }
@@ -64,8 +63,8 @@ impl Sequence {
         self.next = Arc::clone(counter);
     }
 
-    /// Goes on at the place that is noted in a file, and notes its own there. A place beyond the
-    /// end begins again.
+    /// Continues at the position in a file, and notes later positions there. Starts again if the
+    /// position is beyond the end.
     pub(super) fn resume(&mut self, notes: &Path) -> io::Result<()> {
         match std::fs::read(notes) {
             Ok(bytes) => {

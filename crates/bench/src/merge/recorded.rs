@@ -24,7 +24,7 @@ pub enum MergeError {
         /// The reason.
         source: std::io::Error,
     },
-    /// A file does not have the content that a run writes.
+    /// The content of a file is not that of a run.
     #[error("{}: {reason}", path.display())]
     Content {
         /// The file.
@@ -82,7 +82,7 @@ fn read_text(path: &Path) -> Result<String, MergeError> {
     })
 }
 
-/// The intervals of `summary.csv`, with the records of the two other files in them.
+/// The intervals of `summary.csv`, with the records of the two other files.
 fn intervals(directory: &Path) -> Result<Vec<Interval>, MergeError> {
     let mut intervals = Vec::new();
     let mut index_of = BTreeMap::new();

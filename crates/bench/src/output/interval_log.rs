@@ -1,8 +1,8 @@
-//! Everything a run recorded, interval by interval, so that several runs can be merged exactly.
+//! The log of a run's records by interval, from which several runs can be merged exactly.
 //!
-//! Percentiles cannot be added up; histograms can. `histograms.hlog` holds the histograms in the format
-//! of HdrHistogram's log, which its own tools read too. `counts.csv` holds everything else: errors,
-//! bytes, exact sums.
+//! Percentiles cannot be added up; histograms can. `histograms.hlog` holds the histograms in the
+//! format of HdrHistogram's log, which its own tools read too. `counts.csv` has everything else:
+//! errors, bytes, exact sums.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -15,14 +15,14 @@ use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
 use crate::activity::Records;
 use crate::seconds::seconds;
 
-/// Name of the histogram log; the tag of a line is the operation's label, and the line of the
-/// lateness of an open loop has [`LATENESS`] for a tag.
+/// Name of the histogram log. The tag of a line is the operation's label, or [`LATENESS`] for the
+/// lateness of an open loop.
 pub(crate) const HISTOGRAMS: &str = "histograms.hlog";
 
 /// Name of the file of counts, with the same labels.
 pub(crate) const COUNTS: &str = "counts.csv";
 
-/// No label of an operation has an underscore in it.
+/// Labels of operations have no underscores.
 pub(crate) const LATENESS: &str = "begun_late";
 
 /// Header of `counts.csv`.
@@ -48,7 +48,7 @@ impl IntervalLog {
         })
     }
 
-    /// Writes the header: times of lines count from here.
+    /// Writes the header: times of lines count from this moment.
     pub(super) fn begin(&mut self, started: SystemTime) -> io::Result<()> {
         let mut serializer = V2DeflateSerializer::new();
         IntervalLogWriterBuilder::new()

@@ -1,4 +1,4 @@
-//! The table that a person reads at the end of a run.
+//! The table for the user at the end of a run.
 
 use std::io::{self, Write};
 use std::time::{Duration, SystemTime};
@@ -12,13 +12,13 @@ use crate::server_probe::ServerSample;
 use crate::settings::Operation;
 use kvorum_erlang_terms::Term;
 
-/// Reasons of errors that are shown per operation.
+/// Reasons of errors shown for each operation.
 const REASONS_SHOWN: usize = 5;
 
 /// Everything that happened in a run.
 #[derive(Debug)]
 pub struct Totals {
-    /// From the first operation's start to the last one's end.
+    /// The time from the first operation's start to the last operation's end.
     pub elapsed: Duration,
     /// Records by operation of the configuration.
     pub records: Records,
@@ -30,7 +30,7 @@ pub struct Totals {
     pub started: SystemTime,
     /// Times in which operations were under way and none ended.
     pub stalls: Vec<Stall>,
-    /// Operations that had not ended when the run gave up waiting for them.
+    /// Operations that the run gave up waiting for.
     pub abandoned: usize,
     /// Resources that the tool itself used during the run.
     pub own_usage: Option<ProcessUsage>,
@@ -50,7 +50,7 @@ impl Totals {
         self.records.counts().1
     }
 
-    /// The records of all operations, those of the warm-up included.
+    /// The records of all operations, including the warm-up.
     pub fn all_records(&self) -> impl Iterator<Item = &Record> {
         let warm_up = self.warm_up.iter().flat_map(|records| &records.operations);
         self.records.operations.iter().chain(warm_up)
@@ -80,7 +80,7 @@ pub fn write_summary(
     write_usage(out, "server", totals.server_usage, totals)
 }
 
-/// The pace of operations, which the table does not show.
+/// Writes the pace of operations, which the table does not show.
 fn write_pace(out: &mut dyn Write, totals: &Totals) -> io::Result<()> {
     if let Some((units, errors)) = totals.warm_up.as_ref().map(Records::counts) {
         writeln!(
@@ -123,7 +123,7 @@ fn own_sample(usage: ProcessUsage) -> ServerSample {
     }
 }
 
-/// One line about failed operations, for readers of the rates.
+/// Writes a line about failed operations, for readers of the rates.
 fn write_failures(out: &mut dyn Write, totals: &Totals) -> io::Result<()> {
     let (errors, all) = (totals.errors(), totals.operations());
     if errors == 0 {
@@ -137,7 +137,7 @@ fn write_failures(out: &mut dyn Write, totals: &Totals) -> io::Result<()> {
     )
 }
 
-/// The most frequent reasons of errors.
+/// Writes the most frequent reasons of errors.
 fn write_reasons(out: &mut dyn Write, label: &Term, record: &Record) -> io::Result<()> {
     let mut reasons: Vec<(&String, &u64)> = record.reasons.iter().collect();
     reasons.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
@@ -273,7 +273,7 @@ fn float(value: u64) -> f64 {
     value as f64
 }
 
-/// A reason as kept for the files, with binaries of printable bytes as text again.
+/// A reason in the form of the files, with binaries of printable bytes shown as text.
 fn readable(reason: &str) -> String {
     kvorum_erlang_terms::parse_term(reason)
         .map_or_else(|_| reason.to_owned(), |term| term.to_string())

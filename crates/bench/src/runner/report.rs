@@ -1,4 +1,4 @@
-//! The thread that reports: collects workers' records, writes rows, and ends the run in time.
+//! The reporting thread: collects workers' records, writes rows, and ends the run in time.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -26,7 +26,7 @@ pub(super) struct Report<'run> {
     options: &'run RunOptions,
     control: &'run Control,
     threads: Vec<Arc<Activity>>,
-    /// Empty records that change places with those of a thread.
+    /// Empty records that are swapped with a thread's records.
     scratch: Records,
     totals: Records,
     progress: Progress,
@@ -71,7 +71,7 @@ impl<'run> Report<'run> {
         })
     }
 
-    /// Reports until all threads of workers have ended. Returns the time of the stop as well.
+    /// Reports until all threads of workers have ended; also returns the time of the stop.
     pub(super) fn until_the_end(
         mut self,
         events: &Receiver<Event>,
@@ -123,7 +123,7 @@ impl<'run> Report<'run> {
         }
     }
 
-    /// Puts the records so far aside, and begins to measure.
+    /// Sets aside the records so far, and begins to measure.
     fn begin(&mut self, files: &mut ResultFiles) -> Result<Measuring, RunError> {
         let probe_file = File::create(self.probe_path(files))?;
         let probe = ServerProbe::start(
@@ -201,12 +201,12 @@ impl<'run> Report<'run> {
             }
             Ok(Event::Interrupted) => self.request_stop(),
             Err(RecvTimeoutError::Timeout) => {}
-            // The threads ended without an event: they panicked.
+            // The threads panicked, since they ended without an event.
             Err(RecvTimeoutError::Disconnected) => self.threads_left = 0,
         }
     }
 
-    /// Takes the records since the last time, and writes them.
+    /// Collects the records since the last rows, and writes them.
     fn write_rows(
         &mut self,
         elapsed: Duration,
@@ -221,7 +221,7 @@ impl<'run> Report<'run> {
         Ok(())
     }
 
-    /// Moves the threads' records into others.
+    /// Moves the threads' records into `into`.
     fn collect(&mut self, into: &mut Records) {
         for thread in &self.threads {
             self.scratch.clear();

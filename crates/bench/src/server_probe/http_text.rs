@@ -1,10 +1,11 @@
-//! Fetches a small text over HTTP: a request a second at most, for which threads may block.
+//! Fetches a small text over HTTP. Requests may block a thread, since there is at most one a
+//! second.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{TcpStream, ToSocketAddrs as _};
 use std::time::Duration;
 
-/// A server that does not answer for this long is left out of the sample.
+/// The time after which a server without an answer is left out of the sample.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Answers longer than this are cut.

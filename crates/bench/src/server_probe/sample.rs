@@ -1,4 +1,4 @@
-//! One look at the server: from /proc where it runs here, from its `/metrics` for the rest.
+//! One look at the server: from /proc if it runs here, from its `/metrics` for the rest.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,7 +8,7 @@ use super::http_text;
 use super::targets::ProbeTargets;
 use crate::process::ProcessUsage;
 
-/// Resources that the server has used so far; `None` where no source has the figure.
+/// Resources that the server has used so far; `None` if no source has the figure.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct ServerSample {
     /// CPU time of all threads, user and kernel.
@@ -21,13 +21,13 @@ pub struct ServerSample {
     pub read_bytes: Option<u64>,
     /// Bytes that went or will go to a disk.
     pub written_bytes: Option<u64>,
-    /// Payload bytes that the stores were given: `written_bytes` over this is the write
+    /// Payload bytes that the stores received: `written_bytes` divided by this is the write
     /// amplification.
     pub put_bytes: Option<u64>,
 }
 
 impl ProbeTargets {
-    /// Looks at everything once; blocks for a few seconds at the worst.
+    /// Reads all sources once; may block for a few seconds.
     pub(super) fn sample(&self) -> ServerSample {
         let usages: Option<Vec<ProcessUsage>> = self
             .processes
@@ -84,7 +84,7 @@ impl ProbeTargets {
 }
 
 impl ServerSample {
-    /// The columns of `server.csv` behind `elapsed`; an unknown one is empty.
+    /// The columns of `server.csv` after `elapsed`; unknown values are empty.
     pub(super) fn columns(&self) -> String {
         let number = |value: Option<u64>| value.map_or_else(String::new, |it| it.to_string());
         let cpu = self
@@ -101,7 +101,7 @@ impl ServerSample {
         format!("{cpu}, {numbers}")
     }
 
-    /// Use since an earlier sample; memory and disk space are those of this one.
+    /// Usage since an earlier sample; memory and disk space are the present ones.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         let minus = |late: Option<u64>, early: Option<u64>| Some(late?.saturating_sub(early?));
@@ -118,7 +118,7 @@ impl ServerSample {
         }
     }
 
-    /// Adds another server's.
+    /// Adds the figures of another server.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
         let plus = |a: Option<u64>, b: Option<u64>| Some(a? + b?);
@@ -133,11 +133,11 @@ impl ServerSample {
     }
 }
 
-/// Values by name, those with labels added up under the bare name.
+/// Values by name; values with labels are added up under the name alone.
 fn parse(text: &str) -> BTreeMap<String, f64> {
     let mut values = BTreeMap::new();
     for line in text.lines().filter(|line| !line.starts_with('#')) {
-        // Labels may hold blanks, so the value begins behind the closing brace.
+        // Labels may contain spaces, so the value begins after the closing brace.
         let (name, rest) = match line.split_once('{') {
             Some((name, rest)) => (name, rest.rsplit_once('}').map_or("", |(_, after)| after)),
             None => line.split_once(' ').unwrap_or((line, "")),
@@ -150,7 +150,7 @@ fn parse(text: &str) -> BTreeMap<String, f64> {
     values
 }
 
-/// The sum over all servers of the values with these names; none if one of them is missing.
+/// The sum over all servers of the values with these names; `None` if a value is missing.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -178,15 +178,15 @@ fn cpu_metric(metrics: &[BTreeMap<String, f64>]) -> Option<Duration> {
     Duration::try_from_secs_f64(seconds?).ok()
 }
 
-/// Size of all files below a directory on their device, in bytes; files that vanish meanwhile count
-/// nothing.
+/// Space of all files below a directory on their device, in bytes; files that vanish meanwhile do
+/// not count.
 pub fn file_bytes(directory: &Path) -> u64 {
     let Ok(entries) = std::fs::read_dir(directory) else {
         return 0;
     };
     let bytes = entries.flatten().map(|entry| match entry.metadata() {
         Ok(metadata) if metadata.is_dir() => file_bytes(&entry.path()),
-        // Files may be longer than their space on disk, which is counted in blocks of 512 bytes.
+        // The space on disk may be less than the length; it is counted in blocks of 512 bytes.
         Ok(metadata) if metadata.is_file() => {
             std::os::unix::fs::MetadataExt::blocks(&metadata) * 512
         }

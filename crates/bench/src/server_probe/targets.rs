@@ -12,13 +12,13 @@ use super::http_text;
 /// Sources of the server's figures. The figures of several sources are added up.
 #[derive(Clone, Default)]
 pub struct ProbeTargets {
-    /// Processes of the server on this machine, for their /proc.
+    /// Processes of the server on this machine, sampled from /proc.
     pub processes: Vec<u32>,
     /// `host:port` of the server's HTTP, for `/metrics` and `/stats`.
     pub http: Vec<String>,
     /// Directories of the server on this machine, for the bytes of their files.
     pub directories: Vec<PathBuf>,
-    /// Stores in this very process.
+    /// Stores in this process.
     pub stores: Vec<Arc<dyn Backend>>,
 }
 
@@ -27,7 +27,7 @@ pub struct ProbeTargets {
 pub struct ServerDescription {
     /// Its version; empty if it has none.
     pub version: String,
-    /// Its settings, as far as they are known.
+    /// Its known settings.
     pub settings: Map<String, Value>,
 }
 
@@ -48,7 +48,7 @@ impl ProbeTargets {
         self.processes.is_empty() && self.http.is_empty() && self.directories.is_empty()
     }
 
-    /// The description that the first server gives under `/stats`, if any.
+    /// The description of the first server in its `/stats`, if there is one.
     pub fn describe(&self) -> Option<(ServerDescription, Option<String>)> {
         let text = http_text::get(self.http.first()?, "/stats").ok()?;
         let stats: Map<String, Value> = serde_json::from_str(&text).ok()?;

@@ -1,4 +1,4 @@
-//! Every value generator against its law, cell by cell: sizes, and where a slice begins.
+//! Tests every value generator against its law, cell by cell: sizes, and positions of slices.
 
 use super::*;
 use crate::goodness_of_fit::{assert_fits, counts_between, excess, law_between};
@@ -127,7 +127,7 @@ fn poisson_sizes_follow_their_law() {
 
 #[test]
 fn slices_begin_anywhere_in_the_block_but_at_its_first_byte() {
-    // Content shows the position: every two bytes of this block are another number.
+    // The content shows the position: every two bytes of this block are a different number.
     let block: Bytes = (0..1000_u16).flat_map(u16::to_be_bytes).collect();
     let mut random = random();
     let mut counts = [0_u64; 100];
@@ -180,7 +180,7 @@ fn a_set_of_values_is_drawn_from_equally() {
 fn semi_compressible_values_compress_as_published() {
     use std::io::Write as _;
 
-    // One value takes all of the block's kinds of content at many places.
+    // One value contains every kind of the block's content at many places.
     let generator = build("{semi_compressible, 8000, 8000, 10, 0.1}", 1000);
     let mut random = random();
     let (mut plain, mut packed) = (0, 0);

@@ -1,4 +1,4 @@
-//! The blocks of bytes that values are cut from, made when a generator first asks for one.
+//! The blocks of bytes that values are cut from, made when a generator first needs one.
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -38,7 +38,7 @@ pub struct SourceBlocks {
 }
 
 impl SourceBlocks {
-    /// Blocks that do not exist until they are asked for.
+    /// Blocks that are made when they are first needed.
     pub fn new(settings: BlockSettings) -> Self {
         Self {
             settings,
@@ -85,7 +85,7 @@ impl SourceBlocks {
     }
 }
 
-/// 8192 times 4096 random bytes and 32 strings of 128 printable characters. The string at
+/// Repeats 4096 random bytes and 32 strings of 128 printable characters 8192 times. The string at
 /// position p of a part is one of the first min(p, 16), so that a part repeats itself.
 fn semi_compressible_block(random: &mut WorkerRandom) -> Bytes {
     let strings: Vec<Vec<u8>> = (0..STRINGS_DISTINCT)

@@ -1,4 +1,4 @@
-//! Sizes and contents of generated values against the published distributions.
+//! Tests sizes and contents of generated values against the published distributions.
 
 use std::collections::BTreeSet;
 

@@ -1,9 +1,9 @@
 //! The ledger of writes, key by key: it decides which values a read may return.
 //!
 //! The rule is that of a regular register. A read may return any write that overlaps it, and any
-//! write that no acknowledged write had replaced by the time the read began. A write is replaced by
-//! one that began after the first was acknowledged and is itself acknowledged. One counter orders
-//! all of it: it ticks at every beginning and every end.
+//! write that was not replaced when the read began. An acknowledged write replaces all writes that
+//! were acknowledged before it began. One counter orders all events: it ticks at every beginning
+//! and every end.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const SHARDS: u64 = 64;
 
-/// Writes without an answer that are kept for a key; with more of them, its reads are not checked.
+/// The most writes without an answer that are kept for a key; with more, its reads are not checked.
 const PENDING_MAX: usize = 64;
 
 /// All keys of a run and their writes.
@@ -45,7 +45,7 @@ struct Write {
 pub struct Reading {
     key: u64,
     begun: u64,
-    /// The times at which the writes of all values that may be read began.
+    /// The times at which the writes of all readable values began.
     readable: Vec<u64>,
     /// True if the read may find nothing, or a value from before the run.
     may_be_untouched: bool,
@@ -76,7 +76,7 @@ impl Ledger {
         self.run
     }
 
-    /// A write begins; returns its number.
+    /// Records the beginning of a write; returns its number.
     pub fn write_begins(&self, key: u64, is_removal: bool) -> u64 {
         let mut shard = self.shard(key);
         let begun = self.tick();
@@ -97,7 +97,7 @@ impl Ledger {
         begun
     }
 
-    /// A write is acknowledged; the writes that it replaces are forgotten.
+    /// Records the acknowledgement of a write; drops the writes that it replaces.
     pub fn write_ended(&self, key: u64, sequence: u64) {
         let mut shard = self.shard(key);
         let now = self.tick();
@@ -115,7 +115,7 @@ impl Ledger {
             .retain(|write| write.acknowledged.is_none_or(|end| end >= newest));
     }
 
-    /// A read begins.
+    /// Records the beginning of a read.
     pub fn read_begins(&self, key: u64) -> Reading {
         let shard = self.shard(key);
         let begun = self.tick();

@@ -1,20 +1,20 @@
-//! The mark at the beginning of a value: its writer, its key, and a check that it is whole.
+//! The mark at the beginning of a value: its writer, its key, and a checksum.
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"KvB2");
 
-/// Bytes in front of every value of a verified run; shorter values grow to this.
+/// Bytes of the mark of every value of a verified run; shorter values grow to this length.
 pub const MARK_BYTES: usize = 40;
 
-/// Bytes of the mark that its checksum is seeded with.
+/// Number of the mark's bytes whose hash seeds its checksum.
 const SEED_BYTES: usize = 32;
 
 /// The mark of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mark {
-    /// Hash of the key and bucket that it was written for.
+    /// Hash of the value's key and bucket.
     pub key: u64,
     /// The run that wrote it.
     pub run: u32,
@@ -59,7 +59,7 @@ impl Mark {
         marked.freeze()
     }
 
-    /// The mark of a value that is whole; else the error in it.
+    /// The mark of a complete value, or the error in the value.
     pub fn of(value: &[u8]) -> Result<Self, &'static str> {
         let Some((mark, rest)) = value.split_at_checked(MARK_BYTES) else {
             return Err("not_marked");

@@ -1,4 +1,4 @@
-//! Runs on an engine in this very process.
+//! Runs on an engine in this process.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -56,7 +56,8 @@ fn an_engine_is_loaded_without_a_server() {
         {value_generator_source_size, 1000}. {embedded_durability, grouped}.
         {key_generator, {uniform_int, 50}}.
         {operations, [{get, 4}, {put, 4}, {update, 1}, {head, 1}, {delete, 1}, {merge, 1}]}.";
-    // Two workers on each of two stores: to the ledger they are one store, so nothing is checked.
+    // Two workers use each of two stores. The ledger would count both as one store, so nothing is
+    // checked.
     assert!(succeeded(start(&run, text, &["--duration", "1"])));
     let record = run.record();
     assert_eq!(record.backend.as_deref(), Some("memory"));

@@ -13,7 +13,7 @@ pub(crate) struct HttpStore {
     pub(crate) requests: BTreeMap<String, usize>,
     pub(crate) connections: usize,
     pub(crate) puts_with_vclock: usize,
-    /// Paths of queries of indexes.
+    /// Paths of index queries.
     pub(crate) queries: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! A server that keeps objects in a map, with the faults that tests ask for.
+//! A server that keeps objects in a map, with faults for tests.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read as _, Write as _};
@@ -17,7 +17,7 @@ pub(crate) enum Fault {
     RefusesPuts,
     /// Every tenth request ends with the connection closed instead of an answer.
     ClosesConnections,
-    /// The hundredth request waits for a second, and all others with it.
+    /// The hundredth request waits for a second, and blocks all others.
     StallsOnce,
     /// Reads return the value with its last byte changed.
     DamagesValues,

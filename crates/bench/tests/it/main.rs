@@ -1,4 +1,4 @@
-//! Whole runs, from configuration file to result files, against a server of a few lines.
+//! Whole runs, from configuration file to result files, against a minimal server.
 
 #![expect(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! A run's reports on itself: run.json, the server's figures, warm-up, open loop, merging.
+//! The reports of a run: run.json, the server's figures, warm-up, open loop, merging.
 
 use std::path::PathBuf;
 
@@ -88,7 +88,7 @@ fn an_open_loop_keeps_its_rate() {
     ));
     let record = run.record();
     assert_eq!((record.mode, record.rate), (LoopMode::Open, Some(300.0)));
-    // Never more than are due; how many fewer depends on the machine.
+    // Never more operations than are due; the machine decides how many fewer.
     assert!(
         record.operations_total <= 620,
         "{}",
@@ -112,8 +112,8 @@ fn an_open_loop_counts_what_a_stall_held_up() {
         run.configured(&text, &["--duration", "3", "--rate", "300"])
     ));
     let record = run.record();
-    // Some 300 operations were due during the second, and each waited for its rest. A closed loop would
-    // have seen four slow ones.
+    // About 300 operations were due during that second, and each waited for the rest of it. A
+    // closed loop would have recorded four slow ones.
     let get = record.totals["get"];
     assert!(get.p95_us > 500_000, "{get:?}");
     assert!(get.mean_us > 50_000.0, "{get:?}");
@@ -163,7 +163,7 @@ fn merged_results_are_those_of_all_samples_together() {
         let mean = weighted / samples as f64;
         assert!((of(&merged).mean_us - mean).abs() < 0.01, "{label}: {mean}");
     }
-    // A second merge of the merged result changes nothing but the name.
+    // Merging the merged result again changes only the name.
     let again = runs[0].directory.path().join("again");
     let arguments = Arguments::parse_from([
         PathBuf::from("bench"),

@@ -1,4 +1,4 @@
-//! The files of a run for each driver, and the ways that a run ends.
+//! The files of a run with each driver, and the ways in which a run ends.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -138,7 +138,7 @@ fn the_published_test_4_runs_as_printed_and_reads_only_what_it_wrote() {
 fn every_published_file_is_accepted() {
     let blob = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(blob.path(), [7; 1000]).unwrap();
-    // Values of a file, because filling the blocks for every file would take long.
+    // Values come from a file, because filling the blocks for every configuration would take long.
     let blob = format!("value_generator_blob_file=\"{}\"", blob.path().display());
     let mut files = 0;
     for entry in std::fs::read_dir(published("")).unwrap() {
@@ -151,7 +151,7 @@ fn every_published_file_is_accepted() {
         }
         files += 1;
         let run = Run::new();
-        // Nothing listens there: a file is accepted when it gets as far as connecting.
+        // No server listens: a configuration counts as accepted when the run tries to connect.
         let mut options = vec!["--duration", "0", "--scale", "0.001", "--set", &blob];
         for port in [
             "pb_port=1",
@@ -200,7 +200,7 @@ fn records_are_read_back_updated_and_deleted() {
         .keys()
         .filter(|(bucket, _)| bucket == "domainRecord")
         .count();
-    // Ten of each of the four workers, at most ten of the key generator.
+    // Ten records of each of the four workers, and at most ten of the key generator.
     assert!((41..=50).contains(&records), "{records}");
     assert!(store.puts_with_vclock > 0);
     assert!(run.sum("alwaysget-pb_latencies.csv", 2) > 0);
@@ -342,7 +342,7 @@ fn configurations_that_cannot_run_say_why_before_anything_is_written() {
         ("{driver, ", "my.config: line 1, column 10: expected a term"),
     ] {
         let run = Run::new();
-        // As the program prints it: the failure, and its reason only once.
+        // The text of the program: the failure, and its reason only once.
         let error = format!("{:#}", run.configured(text, &[]).unwrap_err());
         assert_eq!(error.matches(part).count(), 1, "{text}: {error}");
         assert!(!run.directory.path().join("results").exists());

@@ -1,4 +1,4 @@
-//! A cluster's state in the agreed log: founded by one, joined by others, changed from anywhere.
+//! A cluster's state in the agreed log: one node founds it, others join, and all can change it.
 
 #![expect(
     clippy::unwrap_used,
@@ -125,7 +125,7 @@ async fn until(world: &World, what: &str, holds: impl Fn() -> bool) {
     panic!("it never comes to hold that {what}");
 }
 
-/// Nodes 1 to `count`; 2 and up are members that join, and nothing is committed yet.
+/// Nodes 1 to `count`; nodes from 2 on are joining members, and nothing is committed yet.
 async fn joined(world: &World, count: u8) -> Vec<Node> {
     let mut nodes: Vec<Node> = (1..=count).map(Node::new).collect();
     nodes[0].start(world, Founding::Alone).await;

@@ -111,7 +111,7 @@ fn a_type_that_goes_is_not_changed_and_is_taken_back_by_its_activation() {
         bucket_type: named("maps"),
     };
     assert_eq!(apply(&back, finish("maps", since)), Err(overtaken.clone()));
-    // Begun again it is another removal, which the answers to the first do not prove.
+    // Begun again, it is another removal: the answers to the first do not count.
     let begun_again = apply(&back, begin("maps")).unwrap();
     assert_eq!(apply(&begun_again, finish("maps", since)), Err(overtaken));
 }
@@ -174,7 +174,7 @@ fn a_type_survives_its_removal_in_writing() {
         let json = state.to_json().unwrap();
         assert_eq!(ClusterState::from_json(&json).unwrap(), state);
     }
-    // An earlier version reads what it would have written itself.
+    // An earlier version reads text that it could have written itself.
     let plain = with_maps().to_json().unwrap();
     assert!(!plain.contains("leaving_since") && !plain.contains("removed_types"));
 }
@@ -217,7 +217,7 @@ fn a_reset_takes_back_all_or_one_and_keeps_what_a_type_is() {
 fn a_reset_that_would_contradict_is_refused() {
     let newest = r#"{"dvv_enabled":false,"last_write_wins":true}"#;
     let state = after(&founded(), [create_type("t", newest), activate_type("t")]).unwrap();
-    // Typed buckets have dots by default, which excludes that the last write wins.
+    // Typed buckets have dots by default, which excludes `last_write_wins`.
     assert!(apply(&state, reset("t", Some("dvv_enabled"))).is_err());
     assert!(apply(&state, reset("t", Some("last_write_wins"))).is_ok());
     assert!(apply(&state, reset("t", None)).is_ok());

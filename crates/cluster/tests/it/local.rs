@@ -108,8 +108,8 @@ fn a_change_that_changes_nothing_is_not_written() {
     assert_eq!(disk.operations(), before);
 }
 
-/// Cuts the power after every single change of the disk during a proposal, with every way in which
-/// unsynced changes can come out: the old or the new state is there, and nothing is in the way.
+/// Cuts the power after every change of the disk during a proposal, with every outcome of the
+/// unsynced changes: a restart finds the old or the new state, and no obstacle.
 #[test]
 fn r21_a_crash_at_any_point_leaves_the_old_or_the_new_state() {
     let (base, _, old) = two_generations();
@@ -352,7 +352,7 @@ fn r21_a_full_disk_refuses_the_change_and_loses_nothing() {
         let Err(error @ ProposeError::Storage(_)) = state.propose(command()) else {
             unreachable!("nothing can be written");
         };
-        // Clients get the text, and the paths of the server are none of their business.
+        // Clients get the text, so it must not contain paths of the server.
         let path = directory().display().to_string();
         assert!(error.in_full().contains(&path), "{}", error.in_full());
         assert!(!error.to_string().contains(&path), "{error}");

@@ -1,4 +1,4 @@
-//! Staged changes, plans, and how a committed one is carried out step by step.
+//! Staged changes, plans, and the steps that carry out a committed plan.
 
 use kvorum_cluster::{
     ClusterState, Command, GrowthStep, Member, MemberStatus, MoveStep, PlanError, Refusal,
@@ -52,7 +52,7 @@ pub(crate) fn step(
     done(state, command)
 }
 
-/// Does everything that is to be done, `count` moves at once; `look` sees every state.
+/// Takes all steps that are due, `count` moves at once; `look` receives every state.
 pub(crate) fn carry_out(
     mut state: ClusterState,
     count: usize,
@@ -157,8 +157,8 @@ fn a_node_that_is_gone_for_good_while_it_leaves_can_be_removed() {
     assert_eq!(state.ring(), exiting.ring());
 }
 
-/// A node that had stopped introduced itself by its old state, which took back the weight committed
-/// meanwhile; one that had begun to leave went on as a full member, and never left.
+/// Regression: a restarted node introduced itself with its old state. That reverted a weight
+/// committed meanwhile; a node that had begun to leave became a full member again and never left.
 #[test]
 fn who_comes_back_with_an_old_state_takes_nothing_back() {
     let state = cluster(4);
@@ -243,7 +243,7 @@ fn who_is_replaced_by_force_is_gone_at_once_and_all_that_it_had_is_its_replaceme
     let state = cluster(4);
     let had: Vec<_> = state.ring().owned_by(node(3)).collect();
     let replacement = |by| stage(3, StagedChange::ForceReplace { by: node(by) });
-    // Only a node that joins can take its place, and only one node's.
+    // Only a joining node can replace it, and a node can replace only one.
     let refusal = StagingRefusal::InvalidReplacement;
     assert_eq!(refused(&state, replacement(2)), refusal.into());
     let state = done(&join(&state, 9), replacement(9));
@@ -258,7 +258,7 @@ fn who_is_replaced_by_force_is_gone_at_once_and_all_that_it_had_is_its_replaceme
     assert!(committed.member(node(3)).is_none());
     let status = committed.member(node(9)).unwrap().status;
     assert_eq!(status, MemberStatus::Valid);
-    // No node has to hand anything over, and the epoch shows the new owner that it has to repair.
+    // No node has to hand over anything, and the epoch makes the new owner repair its partition.
     assert!(committed.transition().is_none() && committed.ring().moves().is_empty());
     let of_replacement: Vec<_> = committed.ring().owned_by(node(9)).collect();
     assert_eq!(of_replacement, had);
@@ -285,7 +285,7 @@ fn a_node_that_is_gone_for_good_is_replaced_in_the_midst_of_moves() {
         node: source,
         change,
     };
-    // A further node that joins would wait for moves under way; the one that replaces does not.
+    // Another joining node would wait for moves under way; the replacement does not.
     let state = done(&join(&state, 9), replacement);
     let waits = join(&state, 8);
     assert!(matches!(waits.plan(), Err(PlanError::RingNotReady { .. })));
@@ -319,7 +319,7 @@ fn what_is_cleared_was_never_staged_and_what_was_committed_goes_on() {
     assert!(cleared.staged().is_empty());
     assert_eq!(cleared.members(), before.members());
     assert_eq!(cleared.ring(), before.ring());
-    // The name of the node that was to join is free again, for any node.
+    // The name of the node whose join was cleared is free again, for any node.
     let member = Member {
         status: MemberStatus::Joining,
         ..Member::new("riak@10.0.0.9")
@@ -416,7 +416,7 @@ fn a_plan_holds_while_a_member_comes_back_and_moves_that_it_ends_go_on() {
     let committed = done(&state, Command::CommitPlan { id: seen.id });
     assert!(committed.member(node(4)).is_none() && committed.ring().moves().is_empty());
 
-    // Another share, another room or another owner is another plan.
+    // A change of weight, location or owners changes the plan.
     let state = done(&cluster(4), stage(4, StagedChange::Weight(2)));
     let seen = state.plan().unwrap().id;
     for change in [
@@ -463,7 +463,7 @@ fn grow(step: GrowthStep) -> Command {
 #[test]
 fn replicas_grow_when_every_vnode_is_filled_and_every_owner_knows() {
     let two = carry_out(commit(&join(&founded(), 2)), 8, |_| {});
-    // Back to one replica: everything is there, and the number is to grow.
+    // Back to one replica, with all data in place, so the number grows again.
     let mut state = done(
         &two,
         Command::SetRing((**two.ring()).clone().with_replicas_max(1)),
@@ -601,8 +601,8 @@ fn two_partitions_of_one_list_never_move_together() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Joins, departures and changes in any order: every plan can be carried out, every state written
-    /// down, and in the end every member has a fair share.
+    /// Joins, departures and changes in any order: every plan can be carried out, every state can
+    /// be written, and in the end every member has a fair share.
     #[test]
     fn any_plan_comes_to_an_end(changes in prop::collection::vec((0u8..8, 1u8..9, 1u8..9), 1..12)) {
         let mut state = founded();
@@ -683,7 +683,7 @@ fn reopened(disk: &std::sync::Arc<dyn kvorum_disk::Disk>) -> std::sync::Arc<Clus
     kvorum_cluster::AgreedState::current(&opened.unwrap().state)
 }
 
-/// Three do not divide eight.
+/// Three nodes do not divide eight partitions evenly.
 #[test]
 fn three_nodes_agree_on_detours_last_and_keep_them() {
     let kept = |state: &ClusterState| {
@@ -709,8 +709,8 @@ fn three_nodes_agree_on_detours_last_and_keep_them() {
     assert!(four.ring().detours().is_empty());
 }
 
-/// Regression: a survivor that has lost two nodes of three lowers the number of replicas, which takes as long
-/// as its repairs do. A join could not be planned in that time.
+/// Regression: after the loss of two nodes of three, the survivor lowers the number of replicas,
+/// which lasts as long as its repairs. A join could not be planned in that time.
 #[test]
 fn a_join_is_committed_while_the_number_of_replicas_changes() {
     let mut state = cluster(3);
@@ -725,7 +725,7 @@ fn a_join_is_committed_while_the_number_of_replicas_changes() {
     let grow = |step| Command::Grow { from: 3, step };
     let joining = join(&state, 4);
     let filling = done(&joining, grow(GrowthStep::Begin(2)));
-    // The transfers for fewer replicas are not waited for.
+    // The plan does not wait for the transfers of a change to fewer replicas.
     let committed = commit(&filling);
     assert!(committed.ring().growth().is_none());
     assert_eq!(committed.ring().replicas_max(), 3);

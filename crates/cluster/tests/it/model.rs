@@ -73,7 +73,7 @@ fn any_command() -> impl Strategy<Value = Command> {
     ]
 }
 
-/// The layers alone; which commands are accepted is asked of the real state.
+/// The layers alone; the real state decides which commands are accepted.
 #[derive(Default)]
 struct Model {
     defaults: PropertyOverlay,

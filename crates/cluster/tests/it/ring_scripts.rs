@@ -1,5 +1,5 @@
-//! Changes of a ring as golden scripts (`ring_scripts/`): members come and go, plans are committed
-//! and carried out.
+//! Changes of a ring as golden scripts (`ring_scripts/`): members are added and removed, plans are
+//! committed and carried out.
 //!
 //! A script begins with a cluster of node 1 and eight partitions.
 //!

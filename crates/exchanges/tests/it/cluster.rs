@@ -1,4 +1,4 @@
-//! Four nodes with a replica of each key each; tests write to single replicas.
+//! Four nodes, each with a replica of every key; tests write to single replicas.
 
 use std::ops::Bound;
 use std::path::Path;
@@ -81,7 +81,7 @@ pub(crate) fn key(name: &str) -> StorageKey {
     StorageKey::new(&BucketType::default_type(), &Bucket::from("bucket"), &key)
 }
 
-/// A version of an object: the first this many writes of one actor, and the last one's value.
+/// A version of an object: this many writes of one actor, and the value of the last.
 pub(crate) fn object(counter: u64, value: &str, expires_at: Option<u64>) -> Object {
     let metadata = Metadata {
         expires_at: expires_at.map(kvorum_object::Timestamp::from_micros),
@@ -90,7 +90,7 @@ pub(crate) fn object(counter: u64, value: &str, expires_at: Option<u64>) -> Obje
     object_with(metadata, counter, value)
 }
 
-/// The same with an entry in a secondary index.
+/// A version of an object with an entry in a secondary index.
 pub(crate) fn indexed_object(counter: u64, value: &str, term: &'static str) -> Object {
     let entry = IndexEntry {
         field: INDEX.into(),
@@ -250,7 +250,7 @@ impl Cluster {
         holders.into_iter().find(is_here).unwrap()
     }
 
-    /// Has the replica of a node take an object in.
+    /// Merges an object into a node's replica.
     pub(crate) fn give(&self, number: u8, name: &str, object: &Object) {
         let key = key(name);
         let vnode = self.vnode(number, &key);
@@ -271,7 +271,7 @@ impl Cluster {
         (1..=NODES).for_each(|number| self.give(number, name, object));
     }
 
-    /// Removes a key from a store behind its vnode's back.
+    /// Removes a key from a store without its vnode.
     pub(crate) fn lose(&self, number: u8, name: &str) {
         let vnode = self.vnode(number, &key(name));
         let removal = Batch::of(Write::remove(key(name)));
@@ -337,7 +337,7 @@ impl Cluster {
         }
     }
 
-    /// True when all replicas have the same of a key.
+    /// True when all replicas have the same object of a key.
     pub(crate) fn are_same(&self, name: &str) -> bool {
         let held: Vec<_> = (1..=NODES).map(|it| self.stored(it, name)).collect();
         let is_same = |one: &Option<Arc<Object>>, other: &Option<Arc<Object>>| match (one, other) {
@@ -347,12 +347,12 @@ impl Cluster {
         held.windows(2).all(|it| is_same(&it[0], &it[1]))
     }
 
-    /// Puts empty stores in place of all that a node has.
+    /// Replaces all stores of a node with empty ones.
     pub(crate) fn wipe(&self, number: u8) {
         self.node(number).open(self.state.ring());
     }
 
-    /// Puts a store in place of that which a node has for a key.
+    /// Replaces the store that a node has for a key.
     pub(crate) fn open_over(&self, number: u8, key: &StorageKey, store: Arc<dyn Backend>) {
         let (node, partition) = (self.node(number), self.partition(number, key));
         let vnode = node.stores.open_over(partition, Epoch::FIRST, store);
@@ -377,7 +377,7 @@ impl Cluster {
         self.nodes.iter().map(|it| it.exchanges.report()).collect()
     }
 
-    /// Number of preference lists with this n_val that were complete at some time since this many
+    /// Number of preference lists with this n_val that had a complete exchange within this many
     /// seconds.
     pub(crate) fn complete_within(&self, seconds: u64, n_val: u8) -> usize {
         let reports = self.reports();
@@ -410,7 +410,7 @@ impl Cluster {
 }
 
 impl Node {
-    /// Opens empty stores for all partitions, with trees that are to be built.
+    /// Opens empty stores for all partitions, whose trees are not built yet.
     fn open(&self, ring: &Ring) {
         for partition in partitions_at(ring, node_id(self.number)) {
             let vnode = self.stores.open(partition, Epoch::FIRST).unwrap();

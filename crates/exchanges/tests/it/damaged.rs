@@ -1,4 +1,4 @@
-//! Damage that a scrub finds is mended though nobody reads.
+//! Damage that a scrub finds is mended without a read by a client.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -33,7 +33,7 @@ fn open_store(disk: &MemoryDisk) -> Bitcask {
     Bitcask::open(disk, Path::new(STORE), settings, Arc::new(draw), None).unwrap()
 }
 
-/// Flips a byte of a text, wherever it stands in the store's segments; returns the segment.
+/// Flips a byte of a text in the store's segments; returns the segment.
 fn flip(disk: &MemoryDisk, text: &str) -> PathBuf {
     for entry in disk.list(Path::new(STORE)).unwrap() {
         let path = Path::new(STORE).join(&entry.name);
@@ -57,7 +57,7 @@ fn flip(disk: &MemoryDisk, text: &str) -> PathBuf {
 
 const BEGAN: Timestamp = Timestamp(1_000_000_000_000_000);
 
-/// Does all scrubs that are due, or all other work.
+/// Carries out all due scrubs, or all other due work.
 fn tend(store: &Bitcask, now: Timestamp, does_scrub: bool) {
     for _ in 0..1_000 {
         let due = store.maintenance_due(now).into_iter();
@@ -71,7 +71,7 @@ fn tend(store: &Bitcask, now: Timestamp, does_scrub: bool) {
     panic!("it never ends");
 }
 
-/// The head of the damaged entry is as it was, so trees agree all the while.
+/// The head of the damaged entry is unchanged, so trees agree throughout.
 #[test]
 fn r31_a_damaged_body_that_a_scrub_finds_is_mended_though_nobody_reads() {
     let cluster = Cluster::new(settings());

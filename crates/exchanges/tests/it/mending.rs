@@ -113,7 +113,7 @@ fn r15_trees_converge_while_objects_expire_and_nothing_expired_is_repaired() {
             _ => cluster.give_all(name, &object(1, name, None)),
         }
     }
-    // From here on some replicas have objects that others lack, and all of them have expired.
+    // Now some replicas have objects that others lack, and all these objects have expired.
     cluster.set_down(1, true, false);
     cluster.sleep(5);
     cluster.set_down(1, false, false);
@@ -126,8 +126,7 @@ fn r15_trees_converge_while_objects_expire_and_nothing_expired_is_repaired() {
     }
 }
 
-/// An entry that a store lost without a sign is in its tree all the same, until the tree is built
-/// again.
+/// An entry that a store lost undetected stays in its tree until the tree is built again.
 #[test]
 fn r31_what_a_store_lost_behind_its_tree_comes_back_when_trees_are_built_again() {
     let cluster = Cluster::new(ExchangeSettings {
@@ -163,7 +162,7 @@ fn index_entries_come_back_with_the_objects_that_a_store_has_lost() {
     assert!((1..=NODES).all(|number| cluster.is_indexed(number, "k4")));
 }
 
-/// A tree that is wrong differs from the others, whose keys do not: its leaf is put right, and nothing is
+/// A wrong tree differs from the others although no key does: its leaf is corrected, and nothing is
 /// repaired.
 #[test]
 fn r31_leaves_that_are_wrong_are_put_right_and_cost_no_repair() {
@@ -172,7 +171,7 @@ fn r31_leaves_that_are_wrong_are_put_right_and_cost_no_repair() {
         cluster.give_all(&name, &object(1, &name, None));
     }
     cluster.converge();
-    // All lose a key, and one is given it again: it goes into its tree a second time.
+    // All replicas lose a key, and one gets it again: the key is in its tree twice.
     (1..=NODES).for_each(|number| cluster.lose(number, "k4"));
     cluster.give(2, "k4", &object(1, "k4", None));
     cluster.lose(2, "k4");
@@ -243,6 +242,6 @@ fn repairs_keep_to_their_pace() {
         .iter()
         .filter(|it| cluster.stored(3, it).is_some())
         .count();
-    // Each of four nodes has three a second mended, and sixteen at first.
+    // Each of four nodes mends three keys a second, and sixteen at first.
     assert!((20..=4 * (10 * 3 + 16)).contains(&present), "{present}");
 }

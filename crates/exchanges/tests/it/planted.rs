@@ -1,4 +1,4 @@
-//! Broken promises show: an exchange reports that all is complete, and it is not.
+//! Planted defects are detected: an exchange reports that it is complete although replicas differ.
 
 use kvorum_planted_defects::{PlantedDefect, plant};
 
@@ -20,7 +20,7 @@ fn is_wrongly_complete(cluster: &Cluster, name: &str) -> bool {
     complete.count() > 0 && !cluster.are_same(name)
 }
 
-/// One of the replicas has a key, and cannot report it since it is away.
+/// One replica has a key that it cannot report, since it is away.
 fn with_a_replica_away() -> bool {
     let cluster = Cluster::new(settings());
     cluster.sleep(1);
@@ -29,14 +29,14 @@ fn with_a_replica_away() -> bool {
     is_wrongly_complete(&cluster, "k")
 }
 
-/// One of the replicas has a key, and its tree is not built.
+/// One replica has a key, and its tree is not built.
 fn with_a_tree_that_is_built() -> bool {
     let cluster = Cluster::new(settings());
     cluster.give(3, "k", &object(1, "value", None));
     let vnode = cluster.vnode(3, &key("k"));
     let mut is_wrong = false;
     for _ in 0..40 {
-        // Nothing is ever built here.
+        // The tree is never complete.
         vnode.drop_trees();
         cluster.runtime_sleep_millis(200);
         is_wrong |= cluster.complete_within(1_000, N_VAL) == 8 && !cluster.are_same("k");
@@ -44,7 +44,7 @@ fn with_a_tree_that_is_built() -> bool {
     is_wrong
 }
 
-/// One of the replicas was overwritten, and its tree does not show it.
+/// One replica was overwritten, and its tree does not show it.
 fn with_an_overwrite() -> bool {
     let cluster = Cluster::new(settings());
     cluster.give_all("k", &object(1, "value", None));

@@ -38,7 +38,7 @@ impl Ledger {
         known.push(object);
     }
 
-    /// A read has to have seen all that was acknowledged before.
+    /// Checks that a read has seen all writes that were acknowledged before it.
     fn judge(&mut self, key: &str, acknowledged: &[Arc<Object>], found: Option<&Object>, by: &str) {
         for written in acknowledged {
             if !found.is_some_and(|it| it.clock().descends(written.clock())) {
@@ -63,7 +63,7 @@ impl Race {
         self.cluster.runtime.random_u64() % below
     }
 
-    /// A node that runs; two at least do.
+    /// A running node; at least two run.
     fn a_node(&self) -> Arc<Running> {
         let number = u8::try_from(self.draw(3)).unwrap();
         let mut around = (0..3).map(|step| self.cluster.node((number + step) % 3 + 1));
@@ -82,7 +82,8 @@ impl Race {
             let key = format!("key{}", self.draw(KEYS));
             let acknowledged = self.ledger.lock().acknowledged.get(&key).cloned();
             let seen = self.read(&key, &acknowledged.unwrap_or_default()).await;
-            // Some write blindly, others over the object that they have read, and some of those delete.
+            // Some turns write blindly, others over the object that was read, and some of these
+            // delete.
             let context = if turn % 3 == 0 { Clock::new() } else { seen };
             let is_delete = turn % 7 == 1 && !context.is_empty();
             let what = match is_delete {
@@ -141,8 +142,8 @@ impl Race {
         }
     }
 
-    /// Cuts nodes off for moments too short to be noticed, breaks connections, and kills processes,
-    /// whose stores stay as they were.
+    /// Cuts nodes off for moments too short to be detected, breaks connections, and kills
+    /// processes, whose stores stay.
     async fn storm(self: Arc<Self>) {
         while self.is_stormy && !self.is_over() {
             let node = u8::try_from(self.draw(3)).unwrap() + 1;
@@ -190,8 +191,8 @@ impl Race {
 
     async fn ask_each_alone(&self, what: &str) {
         let cluster = &self.cluster;
-        // A write may have been refused by a replica with a newer ring than its coordinator's, or kept
-        // from it by a broken connection: the others have it.
+        // A replica may lack a write because its ring was newer than the coordinator's, or because
+        // a connection broke: the others have it.
         for node in &cluster.nodes {
             node.running().transfers.repair_node();
         }
@@ -280,8 +281,8 @@ fn nothing_is_lost_and_no_read_is_stale_while_a_cluster_grows_and_shrinks() {
     for seed in 1..=2 {
         let ledger = race(seed, false);
         assert_eq!(ledger.violations, [""; 0], "seed {seed}");
-        // All nodes are up: requests by an old ring are planned again. A listing may report that it was
-        // not.
+        // All nodes are up: requests planned by an old ring are planned again, except that a
+        // listing may report the failure.
         let failures = ledger.failures.iter().filter(|it| !it.starts_with("list"));
         assert_eq!(failures.collect::<Vec<_>>(), [""; 0], "seed {seed}");
         assert!(ledger.writes > 200 && ledger.listings > 20);

@@ -1,4 +1,5 @@
-//! A partition that is pinned to one of its node's backends takes its pin along to another node.
+//! A partition that is pinned to one of its node's backends keeps its pin when it moves to another
+//! node.
 
 use std::cell::Cell;
 use std::path::Path;
@@ -16,7 +17,7 @@ use crate::cluster::{Cluster, Setup, address, simulated};
 
 const KEYS: u64 = 400;
 
-/// A store of memory stores with these names; by its routes everything is in the first one.
+/// A store of several memory backends with these names; its routes put everything in the first.
 fn several(names: &[&str], number: u64) -> Arc<MultiBackend> {
     let drawn = AtomicU64::new((number << 32) + 1);
     let draw: DrawNumber = Arc::new(move || drawn.fetch_add(1, Ordering::Relaxed));
@@ -54,7 +55,7 @@ fn keys_in(store: &MultiBackend, child: usize) -> u64 {
     store.children()[child].store.status().keys
 }
 
-/// Some steps of upkeep, or all that there are.
+/// Takes up to `steps` steps of upkeep.
 fn upkeep(store: &MultiBackend, steps: usize) {
     let budget = StepBudget { bytes: 2_000 };
     for _ in 0..steps {
@@ -65,8 +66,8 @@ fn upkeep(store: &MultiBackend, steps: usize) {
     }
 }
 
-/// Has a partition of node 1 move to node 2, each with a store of several. `before` runs on the first
-/// one's store before the move begins.
+/// Begins to move a partition from node 1 to node 2, each with a store of several backends.
+/// `before` runs on node 1's store before the move begins.
 async fn begin(
     cluster: &Arc<Cluster>,
     from: &Arc<MultiBackend>,
@@ -83,7 +84,7 @@ async fn begin(
     }
     before();
     cluster.begin_move(partition);
-    // Nothing was fetched yet when its vnode gets the other store.
+    // Nothing was fetched yet when the vnode gets the other store.
     let state = cluster.agreed();
     cluster.node(2).known().learn(&state);
     cluster.node(2).vnodes().replace(partition, to.clone());
@@ -114,7 +115,7 @@ fn there(name: &str) -> Option<PinnedTo> {
 
 #[test]
 fn a_partition_in_the_middle_of_a_migration_is_in_its_backend_at_the_new_owner() {
-    // Before the first step, after some, and when everything has moved.
+    // The move begins before the first step, after some, and when everything has moved.
     for steps in [0, 8, usize::MAX] {
         simulated(two_nodes(), async |cluster| {
             let [from, to] = [1, 2].map(|number| several(&["bc", "ldb"], number));
@@ -127,7 +128,7 @@ fn a_partition_in_the_middle_of_a_migration_is_in_its_backend_at_the_new_owner()
             let partition = begin(&cluster, &from, &to, migrate).await;
             until_settled(&cluster, partition).await;
             assert_eq!(pinned(&to), there("ldb"));
-            // Writes that came before the pin are in the backend of their route until upkeep is done.
+            // Writes from before the pin are in the backend of their route until upkeep is done.
             upkeep(&to, usize::MAX);
             assert!(keys.get() > 10, "{keys:?}");
             assert_eq!((keys_in(&to, 0), keys_in(&to, 1)), (0, keys.get()));
@@ -150,7 +151,7 @@ fn a_node_without_the_backend_keeps_the_pin_and_goes_by_the_properties() {
     });
 }
 
-/// The source lets an order in until it has learned of the move.
+/// The source accepts an order until it has applied the move.
 #[test]
 fn an_order_during_the_transfer_counts_at_the_new_owner() {
     for (first, second) in [(Some("ldb"), None), (None, Some("ldb"))] {

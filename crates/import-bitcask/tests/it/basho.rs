@@ -36,7 +36,7 @@ impl CaskFile {
         self.delete_in(key, version, 7)
     }
 
-    /// Deletion mark with the name of a file, which those of version 0 lack.
+    /// A deletion mark with the id of a file, which marks of version 0 lack.
     pub(crate) fn delete_in(&mut self, key: &[u8], version: u8, file_id: u32) -> u64 {
         let mut value = b"bitcask_tombstone".to_vec();
         if version > 0 {
@@ -66,7 +66,7 @@ impl CaskFile {
         offset
     }
 
-    /// The hint file as a clean close leaves it.
+    /// The hint file of a clean close.
     pub(crate) fn hint(&self) -> Vec<u8> {
         let mut hint = self.hints.clone();
         hint.extend([0; 6]);

@@ -1,4 +1,4 @@
-//! Damaged files: whole records are imported, and the rest is reported.
+//! Damaged files: intact records are imported, and the rest is reported.
 
 use proptest::prelude::*;
 
@@ -99,13 +99,13 @@ fn wrong_hint_files_are_not_believed_and_cost_nothing() {
         flipped[at] ^= 1;
         wrong.push(flipped);
     }
-    // The hints of another file, with a checksum that is right.
+    // The hints of another file, with a matching checksum.
     let mut other = CaskFile::default();
     for _ in 0..KEYS {
         other.put(&key("b", "elsewhere"), &[7; 9000]);
     }
     wrong.push(other.hint());
-    // Hints that leave out the record in front.
+    // Hints without the first record.
     let first = 18 + key("b", &name(0)).len();
     let mut gap = right[first..right.len() - 18].to_vec();
     let sum = crate::basho::crc32(&gap);

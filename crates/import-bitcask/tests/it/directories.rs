@@ -1,6 +1,6 @@
-//! Directories as real nodes leave them. An import of a node's bitcask directory once brought objects
-//! back that had been deleted for years: Riak keeps dropped partitions in `auto_cleanup`, older copies
-//! in `manual_cleanup`, and operators rename directories before they throw them away.
+//! Directories of real nodes. Regression: an import of a node's bitcask directory brought back
+//! objects that had been deleted for years. Riak keeps dropped partitions in `auto_cleanup` and
+//! older copies in `manual_cleanup`, and operators rename directories before they remove them.
 
 use std::path::{Path, PathBuf};
 
@@ -108,8 +108,8 @@ fn partitions_without_data_are_named_and_no_reason_to_fail() {
     assert_eq!(fresh.import().unwrap().counts.objects, 0);
 }
 
-/// A partition that had been handed off, with nothing but files to be deleted, ended the import of
-/// all others.
+/// Regression: a partition that had been handed off, with only files marked for deletion, ended the
+/// import of all others.
 #[test]
 fn a_partition_whose_files_are_all_marked_for_deletion_is_passed_over() {
     let mut world = World::new();
@@ -126,7 +126,7 @@ fn a_partition_whose_files_are_all_marked_for_deletion_is_passed_over() {
     assert_eq!((summary.partitions, summary.counts.objects), (1, 1));
     assert!(world.values("b", "ghost").is_empty());
 
-    // A copy that changed permissions is far likelier than a node without any data.
+    // A copy that changed permissions is far more likely than a node without any data.
     world.file_mode = |_| Some(0o755);
     world.options.shared.state_directory = PathBuf::from("another state");
     let error = world.import().unwrap_err();
@@ -174,8 +174,8 @@ fn a_dry_run_does_not_stand_in_the_way_of_the_import_nor_the_reverse() {
     let summary = world.import().unwrap();
     assert!(!summary.is_dry_run);
     assert_eq!(world.values("b", "k"), ["v"]);
-    // The import's own state stays: a dry run after it, of a source that has grown, counts again, and
-    // the finished import is still finished.
+    // A later dry run of a source that has grown counts again, and leaves the finished import's
+    // state.
     world.options.shared.target = None;
     world.data(1, 1, &cask("l"));
     assert_eq!(world.import().unwrap().counts.objects, 2);
@@ -191,7 +191,7 @@ fn a_dry_run_s_state_of_an_earlier_version_gives_way() {
     world.data(0, 1, &cask("k"));
     let target = world.options.shared.target.take();
     world.import().unwrap();
-    // Place of an import's state in such a version.
+    // The place of a dry run's state in that version.
     let path = Path::new("state/dry-run/state.json");
     let text = kvorum_disk::read_file(&*world.disk, path, 1 << 20).unwrap();
     world.write("state/state.json", &text);

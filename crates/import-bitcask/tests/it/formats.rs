@@ -9,7 +9,7 @@ fn object(value: &str) -> Vec<u8> {
     object_v1(&[("a", 1)], &[plain(value)])
 }
 
-/// Object that supersedes those of [`object`].
+/// An object that supersedes the objects of [`object`].
 fn newer(value: &str) -> Vec<u8> {
     object_v1(&[("a", 2)], &[plain(value)])
 }
@@ -37,7 +37,7 @@ fn the_newest_record_of_a_key_wins_over_all_files_and_a_deletion_removes_it() {
         } else {
             World::data
         };
-        // Ids are numbers: 10 comes after 9.
+        // Ids are compared as numbers: 10 comes after 9.
         write(&world, 0, 10, &second);
         write(&world, 0, 9, &first);
         let summary = world.import().unwrap();
@@ -56,7 +56,7 @@ fn the_newest_record_of_a_key_wins_over_all_files_and_a_deletion_removes_it() {
     }
 }
 
-/// Merges copy marks, with any file name, into files older than later puts.
+/// Merges copy marks, which may name any file, into files older than later puts.
 #[test]
 fn a_mark_that_a_merge_left_in_an_older_file_hides_no_newer_value_whichever_file_it_names() {
     for has_hints in [false, true] {
@@ -70,7 +70,7 @@ fn a_mark_that_a_merge_left_in_an_older_file_hides_no_newer_value_whichever_file
                 files[2].put(&key("newer"), &newer("put since"));
                 files[0].put(&key("deleted"), &object("gone"));
                 files[2].delete_in(&key("deleted"), version, named);
-                // All that it hid was merged away.
+                // A merge has removed all that the mark hid.
                 files[1].delete_in(&key("alone"), version, named);
             }
         }
@@ -154,8 +154,7 @@ fn hints_from_before_deletion_bits_do_not_bring_keys_back() {
     file.put(&key("b", "k"), &object("gone"));
     file.delete(&key("b", "k"), 0);
     world.data(0, 1, &file);
-    // The deletion bit of the second entry, and the checksum with it, in the form of an old
-    // release.
+    // Clears the deletion bit of the second entry, as in an old release, and updates the checksum.
     let mut hint = file.hint();
     let entry = 18 + key("b", "k").len();
     hint[entry + 10] &= 0x7f;
@@ -245,7 +244,7 @@ fn a_dry_run_counts_and_puts_nothing() {
     );
 }
 
-/// Longer than one read, so that checksums run over several pieces.
+/// Records longer than one read, so that checksums cover several pieces.
 #[test]
 fn the_longest_keys_and_values_of_megabytes_arrive_whole() {
     let long_key = "k".repeat(65_535 - 4);

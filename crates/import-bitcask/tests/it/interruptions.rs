@@ -1,4 +1,4 @@
-//! Servers that go away, full disks, and resumed imports.
+//! Servers that become unreachable, full disks, and resumed imports.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -31,10 +31,10 @@ fn an_import_goes_on_where_the_server_left_it() {
     let counts = summary.counts;
     assert_eq!((counts.keys, counts.objects), (KEYS as u64, KEYS as u64));
     assert_eq!(counts.equal_copies, 2 * KEYS as u64);
-    // Batches acknowledged in whole are not put again.
+    // Completely acknowledged batches are not put again.
     let again = world.server.store.lock().puts - KEYS;
     assert!(again <= 1024, "{again} objects put again");
-    // Done is done.
+    // A finished import does nothing more.
     let puts = world.server.store.lock().puts;
     assert_eq!(world.import().unwrap().counts, counts);
     assert_eq!(world.server.store.lock().puts, puts);

@@ -1,4 +1,4 @@
-//! Imports of directories that are written here from the facts of the format.
+//! Imports of directories written by the tests according to the format.
 
 #![expect(
     clippy::unwrap_used,

@@ -11,7 +11,7 @@ use crate::world::World;
 const KEYS: usize = 4000;
 const PARTITIONS: u64 = 3;
 const ENTRIES: u64 = KEYS as u64 * PARTITIONS;
-/// Assumed age of the import at a view: simulated time stands still in one.
+/// The assumed age of the import at a view: simulated time does not pass during an import.
 const ELAPSED: Duration = Duration::from_secs(60);
 
 fn filled() -> World {
@@ -20,7 +20,7 @@ fn filled() -> World {
     world
 }
 
-/// Imports, and looks before each put.
+/// Imports, and takes a view before each put.
 fn views_of(world: &World, is_whole: bool) -> (Vec<ProgressView>, ProgressView) {
     let progress = Arc::new(Progress::default());
     let seen = Arc::new(Mutex::new(Vec::new()));
@@ -47,7 +47,7 @@ fn the_progress_of_a_running_import_grows_to_its_total_and_has_an_estimate() {
     }
     for view in &seen {
         assert_eq!((view.stage, view.total), (WorkStage::Transfer, ENTRIES));
-        // Counts cover finished work.
+        // Counts include finished work.
         assert!(
             view.counts.objects * PARTITIONS <= view.done + PARTITIONS,
             "{view:?}"

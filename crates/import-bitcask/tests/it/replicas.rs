@@ -4,7 +4,7 @@ use crate::basho::{CaskFile, key};
 use crate::riak_objects::{dotted, object_v0, object_v1, plain};
 use crate::world::World;
 
-/// Writes one object a partition, with and without hint files.
+/// Writes one object to each partition, with or without hint files.
 fn spread(world: &World, has_hints: bool, objects: &[Vec<u8>]) {
     for (partition, object) in (0..).zip(objects) {
         let mut file = CaskFile::default();
@@ -60,7 +60,7 @@ fn concurrent_copies_become_siblings_and_what_both_have_stays_once() {
     assert_eq!(world.values("b", "k"), ["x", "y", "z"]);
 }
 
-/// Node by node, each import from a state of its own: clocks alone have to order them.
+/// Each node is imported separately, with its own state, so only clocks can order the objects.
 #[test]
 fn nodes_imported_one_after_the_other_agree_in_any_order() {
     let old = object_v1(&[("a", 1)], &[dotted("old", "a", 1)]);

@@ -82,7 +82,7 @@ impl World {
         self.write(&format!("riak/{directory}/{id}.bitcask.hint"), &file.hint());
     }
 
-    /// Writes three partitions, each with the same keys; keys count up and equal their values.
+    /// Writes three partitions with the same keys, which are numbered and equal their values.
     pub(crate) fn fill(&self, keys: usize) {
         for partition in 0..3 {
             let mut file = CaskFile::default();
@@ -98,7 +98,7 @@ impl World {
         self.import_with(&Arc::new(Progress::default()))
     }
 
-    /// Imports with a progress under observation.
+    /// Imports with an observed progress.
     pub(crate) fn import_with(&self, progress: &Arc<Progress>) -> Result<Summary, ImportError> {
         let system = System {
             disk: self.disk.clone(),

@@ -1,4 +1,4 @@
-//! Damaged files: whole records are imported, and the rest is reported.
+//! Damaged files: intact records are imported, and the rest is reported.
 
 use proptest::prelude::*;
 
@@ -33,7 +33,7 @@ fn bytes_of<'a>(store: &'a mut LevelStore, name: &str) -> &'a mut Vec<u8> {
     &mut files.find(|(known, _)| known == name).unwrap().1
 }
 
-/// Keys that were imported.
+/// The imported keys.
 fn arrived(world: &World, from: usize) -> Vec<usize> {
     let keys = from..from + KEYS;
     keys.filter(|number| world.values("b", &name(*number)).len() == 1)
@@ -53,7 +53,7 @@ fn a_flipped_byte_of_a_table_costs_its_block_at_most_and_is_reported() {
             let summary = world.import().unwrap();
             assert_eq!(arrived(&world, KEYS).len(), KEYS);
             let lost = KEYS - arrived(&world, 0).len();
-            // A block has three keys or fewer of these.
+            // A block has at most three of these keys.
             assert!(lost <= 4, "{packing:?} byte {at}: {lost} keys lost");
             assert_eq!(
                 lost > 0,

@@ -1,6 +1,6 @@
-//! Directories as real nodes leave them: hash trees beside the stores, stores that were dropped,
-//! renamed or never finished. Every node of Riak 2.0 and later has LevelDB stores in `cluster_meta`,
-//! and an import of its data directory counted their keys as losses.
+//! Directories of real nodes: hash trees beside the stores, and stores that were dropped, renamed
+//! or never finished. Regression: every node of Riak 2.0 and later has LevelDB stores in
+//! `cluster_meta`, and an import of its data directory counted their keys as losses.
 
 use std::path::{Path, PathBuf};
 

@@ -103,7 +103,7 @@ fn records_longer_than_blocks_and_logs_longer_than_their_records_are_read() {
         .iter_mut()
         .find(|(known, _)| *known == name)
         .unwrap();
-    // Basho's LevelDB allocates logs ahead.
+    // Basho's LevelDB allocates logs in advance.
     bytes.resize(1 << 20, 0);
     world.store(0, &store);
     let summary = world.import().unwrap();
@@ -194,7 +194,7 @@ fn values_expire_by_their_own_time_and_by_the_retention_that_was_set() {
     world.options.retention = Some(std::time::Duration::from_secs(500 * 3600));
     let summary = world.import().unwrap();
     assert!(world.values("b", "old").is_empty());
-    // An expired value does not uncover an older one.
+    // An expired value still hides an older one.
     assert!(world.values("b", "overwritten").is_empty());
     assert_eq!(summary.counts.keys_expired, 3);
     for name in ["young", "unknown", "never"] {

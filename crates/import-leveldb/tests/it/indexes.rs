@@ -1,4 +1,4 @@
-//! Index entries: not imported, but compared with the objects.
+//! Index entries are not imported, but compared with the objects.
 
 use crate::level_store::{LevelStore, Packing, index_key, key, sext_integer, sext_text};
 use crate::riak_objects::{Sibling, binary, integer, list, object_v1, plain, tuple};
@@ -101,7 +101,7 @@ fn entries_that_differ_from_the_objects_of_their_store_are_counted() {
         world.store(partition, &store);
     }
     let summary = world.import().unwrap();
-    // The server makes its own entries: nothing is lost.
+    // The server makes its own entries, so nothing is lost.
     assert!(summary.is_whole(), "{summary}");
     let counts = summary.counts;
     assert_eq!(counts.index_entries, 4);

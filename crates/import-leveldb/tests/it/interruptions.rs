@@ -1,4 +1,4 @@
-//! Servers that go away, disks that fail, crashes, and resumed imports.
+//! Servers that become unreachable, failing disks, crashes, and resumed imports.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::world::World;
 
 const KEYS: usize = 3000;
 
-/// Three replicas of everything: in tables of several levels, and in logs.
+/// Writes three replicas of everything, in tables of several levels and in logs.
 fn fill(world: &World) {
     for partition in 0..3 {
         let mut store = LevelStore::default();
@@ -52,10 +52,10 @@ fn an_import_goes_on_where_the_server_left_it() {
     let counts = summary.counts;
     assert_eq!((counts.keys, counts.objects), (KEYS as u64, KEYS as u64));
     assert_eq!(counts.equal_copies, 2 * KEYS as u64);
-    // Batches acknowledged in whole are not put again.
+    // Completely acknowledged batches are not put again.
     let again = world.server.store.lock().puts - KEYS;
     assert!(again <= 1024, "{again} objects put again");
-    // Done is done.
+    // A finished import does nothing more.
     let puts = world.server.store.lock().puts;
     assert_eq!(world.import().unwrap().counts, counts);
     assert_eq!(world.server.store.lock().puts, puts);
@@ -123,7 +123,7 @@ fn a_damaged_state_is_noticed_and_begun_anew_on_request() {
     assert_complete(&world);
 }
 
-/// A partition whose keys, which no other has, are in two tables and a log.
+/// Writes a partition with keys of its own in two tables and a log.
 fn partition(world: &World, number: usize, keys: usize) -> Vec<String> {
     let mut store = LevelStore::default();
     let names: Vec<String> = (0..keys).map(|key| format!("{number}-{key:04}")).collect();
@@ -131,7 +131,7 @@ fn partition(world: &World, number: usize, keys: usize) -> Vec<String> {
         .iter()
         .map(|name| store.put(&key("b", name), &object_v1(&[("a", 1)], &[plain(name)])))
         .collect();
-    // An entry that no object calls for: counts of those are kept in files too.
+    // An index entry without an object: files keep the counts of these too.
     let term = sext_integer(7, false);
     writes.push(store.put(&index_key("b", "age_int", &term, "none"), b""));
     let logged = writes.split_off(keys * 2 / 3);
@@ -152,7 +152,7 @@ fn arrived(world: &World, names: &[String]) -> usize {
     names.iter().filter(is_there).count()
 }
 
-/// Imports two partitions from a disk with this fault in the first one's files.
+/// Imports two partitions from a disk with this fault in the first partition's files.
 fn import_with(rule: Rule) -> (u64, usize, Summary) {
     const OWN: usize = 90;
     let faulty = FaultyDisk::over_memory(&MemoryDisk::new());
@@ -172,7 +172,7 @@ fn a_device_that_cannot_read_costs_a_block_or_a_file_and_is_reported() {
         let path = format!("riak/0/{file}");
         Rule::new(Fault::Error(ErrorKind::Device)).path_contains(&path)
     };
-    // Each has thirty keys.
+    // Each file has thirty keys.
     for file in ["sst_1/000005.sst", "sst_2/000006.sst", "000007.log"] {
         for nth in 1..5 {
             let (fired, lost, summary) = import_with(device(file).from_nth(nth));
@@ -188,17 +188,17 @@ fn a_device_that_cannot_read_costs_a_block_or_a_file_and_is_reported() {
     }
 }
 
-/// Course of an import after a cut.
+/// The course of an import after a cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
-    /// Complete before the cut.
+    /// The import was complete before the cut.
     WasDone,
     WentOn,
-    /// Refusal to resume: the import has to start again.
+    /// The import could not be resumed, and had to start again.
     BeganAnew,
 }
 
-/// Cuts an import off after this many of its own changes, and resumes it.
+/// Cuts off an import after this many of its changes, and resumes it.
 fn cut_off(after: u64, crash: CrashOptions) -> Outcome {
     let disk = MemoryDisk::new();
     let mut world = World::over(Arc::new(disk.clone()));
@@ -239,8 +239,8 @@ fn an_import_that_was_killed_anywhere_goes_on() {
     assert!(outcomes.iter().all(|it| *it == Outcome::WentOn));
 }
 
-/// Sorted logs are durable before the state names them. Index entries are not, and nothing else may
-/// make an import start again.
+/// Sorted logs are durable before the state names them, but index entries are not. Nothing else may
+/// force an import to start again.
 #[test]
 fn an_import_goes_on_after_a_power_cut_or_says_that_it_has_to_begin_anew() {
     let outcomes = cut_off_anywhere(CrashOptions::nothing_unsynced);

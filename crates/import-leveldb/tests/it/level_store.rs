@@ -1,7 +1,7 @@
-//! A small writer of LevelDB stores in Basho's dialect: tables, logs, manifests, keys. It shares no
-//! code with the decoders under test.
+//! A small writer of stores in the format of Basho's LevelDB: tables, logs, manifests, keys. It
+//! shares no code with the decoders under test.
 
-/// CRC-32C, bit by bit, in the form in which LevelDB stores it.
+/// CRC-32C, computed bit by bit, in LevelDB's masked form.
 fn masked_crc(bytes: &[u8]) -> u32 {
     let crc = !bytes.iter().fold(u32::MAX, |crc, byte| {
         (0..8).fold(crc ^ u32::from(*byte), |crc, _| {
@@ -25,7 +25,7 @@ fn text(bytes: &[u8]) -> Vec<u8> {
     [&varint(bytes.len() as u64)[..], bytes].concat()
 }
 
-/// Bits as text, packed.
+/// Packs bits that are given as text.
 fn packed(bits: &str) -> Vec<u8> {
     let bytes = bits.as_bytes().chunks(8).map(|chunk| {
         let digits = std::str::from_utf8(chunk).unwrap();
@@ -56,12 +56,12 @@ fn sext_tuple(elements: &[Vec<u8>]) -> Vec<u8> {
     [vec![16], arity.to_vec(), elements.concat()].concat()
 }
 
-/// An integer as sext writes it; larger ones also as Riak before 1.3.1 did.
+/// An integer in sext; larger integers also in the form of Riak before 1.3.1.
 pub(crate) fn sext_integer(value: i64, is_legacy: bool) -> Vec<u8> {
     let big = |magnitude: u64| {
         let bytes = magnitude.to_be_bytes();
         let digits = &bytes[usize::try_from(magnitude.leading_zeros() / 8).unwrap()..];
-        // sext takes a first digit of 255 for two.
+        // sext would read a first digit of 255 as two digits.
         let digits = &[if digits[0] == 255 { &[0][..] } else { &[] }, digits].concat()[..];
         match is_legacy {
             true => sext_bytes(digits),
@@ -107,13 +107,13 @@ pub(crate) fn typed_key(bucket_type: &str, bucket: &str, key: &str) -> Vec<u8> {
     sext_tuple(&[sext_atom("o"), bucket, sext_text(key)])
 }
 
-/// The key of an index entry; the term is encoded.
+/// The key of an index entry, with an encoded term.
 pub(crate) fn index_key(bucket: &str, field: &str, term: &[u8], key: &str) -> Vec<u8> {
     let (bucket, field) = (sext_text(bucket), sext_text(field));
     sext_tuple(&[sext_atom("i"), bucket, field, term.to_vec(), sext_text(key)])
 }
 
-/// The note that Riak leaves in every store with indexes.
+/// The key of the note that Riak writes to every store with indexes.
 pub(crate) fn note_key() -> Vec<u8> {
     sext_tuple(&[sext_atom("md"), sext_atom("fixed_indexes")])
 }
@@ -145,18 +145,18 @@ pub(crate) enum Packing {
     Plain,
     Snappy,
     Lz4,
-    /// As when compressing did not pay.
+    /// No compression, since it did not pay.
     GivenUp,
 }
 
-/// One store. Every write gets a higher sequence than those before.
+/// One store. Every write gets a higher sequence than all earlier ones.
 #[derive(Clone, Default)]
 pub(crate) struct LevelStore {
     sequence: u64,
     next_file: u64,
     /// Edits after the first one.
     edits: Vec<Vec<u8>>,
-    /// Names and contents.
+    /// Files by name, with their contents.
     pub(crate) files: Vec<(String, Vec<u8>)>,
     log_number: u64,
     previous_log_number: u64,
@@ -221,7 +221,7 @@ impl LevelStore {
         name
     }
 
-    /// Removes a table from the store, and leaves its file.
+    /// Removes a table from the store, but keeps its file.
     pub(crate) fn forget(&mut self, level: u32, number: u64) {
         let edit = [varint(6), varint(level.into()), varint(number)].concat();
         self.edits.push(edit);
@@ -236,7 +236,7 @@ impl LevelStore {
         name
     }
 
-    /// Marks logs before the next one as in tables, optionally except the last one.
+    /// Marks all logs so far as being in tables, optionally except the last.
     pub(crate) fn logs_are_done(&mut self, keeps_last: bool) {
         if keeps_last {
             self.previous_log_number = self.next_file + 4;

@@ -1,4 +1,4 @@
-//! Imports of stores that are written here from the facts of the format, and of one that Google's
+//! Imports of stores written by the tests according to the format, and of a store that Google's
 //! LevelDB wrote.
 
 #![expect(

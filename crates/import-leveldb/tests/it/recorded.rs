@@ -1,11 +1,11 @@
-//! A store that Google's LevelDB wrote (`fixtures/google/write.py`): the format that Basho's is made
-//! of, from another hand than the tests' own writer.
+//! A store that Google's LevelDB wrote (`fixtures/google/write.py`): the basis of Basho's format,
+//! from a writer that is not the tests' own.
 
 use crate::world::World;
 
 const KEYS: usize = 1200;
 
-/// Value that the script leaves of a key.
+/// The final value of a key in the script.
 fn expected(number: usize) -> Option<String> {
     let deleted = number.is_multiple_of(11) || number == 1;
     let third = number.is_multiple_of(7).then_some("third ");

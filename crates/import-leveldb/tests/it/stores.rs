@@ -90,7 +90,7 @@ fn stores_are_found_below_a_data_directory_and_other_stores_are_not() {
     assert_eq!((summary.partitions, summary.counts.objects), (2, 2));
     assert_eq!(world.values("b", "y"), ["v"]);
 
-    // A store of another kind, named by itself, is reported as such.
+    // A store of another kind that is named directly is reported as such.
     let mut other = World::new();
     for (name, bytes) in anti_entropy.all_files() {
         other.write(&format!("riak/{name}"), &bytes);
@@ -127,7 +127,7 @@ fn tiered_stores_are_whole_when_both_halves_are_named() {
         };
         world.write(&format!("{tier}/0/{name}"), &bytes);
     }
-    // Without the slow half the report names the missing table with its keys.
+    // Without the slow half, the report names the missing table and its keys.
     let summary = world.import().unwrap();
     assert_eq!((summary.counts.unreadable, summary.counts.objects), (1, 1));
     let reason = &summary.first_findings[0].reason;
@@ -141,7 +141,7 @@ fn tiered_stores_are_whole_when_both_halves_are_named() {
     assert_eq!(world.values("b", "cold"), ["cold"]);
     assert!(world.values("b", "deleted").is_empty());
 
-    // The slow half is not a store by itself: its deletions are not known there.
+    // The slow half is no store by itself: deletions in the fast half are missing there.
     world.options.slow_tiers = Vec::new();
     world.options.shared.directories.push(PathBuf::from("slow"));
     let error = world.import().unwrap_err();

@@ -1,4 +1,4 @@
-//! Damaged files: whole records are imported, and the rest is reported.
+//! Damaged files: intact records are imported, and the rest is reported.
 
 use std::path::Path;
 
@@ -74,7 +74,7 @@ fn a_flipped_byte_of_the_hash_tables_or_of_their_places_costs_nothing() {
     }
 }
 
-/// A power cut after leveled has completed a file: its name is durable, and its tables are missing
+/// A power cut after leveled has completed a file: the name is durable, but the tables are missing
 /// or cut.
 #[test]
 fn a_completed_file_whose_tables_were_not_written_has_all_its_objects() {
@@ -95,7 +95,7 @@ fn a_completed_file_whose_tables_were_not_written_has_all_its_objects() {
             }
         }
     }
-    // The tables are not records, and damage behind the last record is no table.
+    // The tables are no records, and damage after the last record is no table.
     let last = *journal.starts().last().unwrap();
     let mut damaged = whole;
     damaged[..FRONT_BYTES].fill(0);
@@ -116,7 +116,7 @@ fn a_torn_tail_costs_the_last_record_and_counts_as_no_loss() {
         assert_eq!((counts.torn_tails, counts.unreadable), (1, 0));
         assert!(summary.is_whole());
     }
-    // Space allocated and not written.
+    // Allocated space that was not written.
     let zeros = [&whole.bytes[..last], &[0; 5000]].concat();
     let (_, summary, arrived) = import("0_x.pnd", &zeros);
     assert_eq!((arrived, summary.counts.torn_tails), (KEYS - 1, 1));
@@ -141,7 +141,7 @@ fn a_completed_file_that_is_cut_off_is_a_loss() {
     }
 }
 
-/// leveled cuts the active file at the junk, and loses the objects behind.
+/// leveled cuts the active file at the junk, and loses the objects after it.
 #[test]
 fn records_behind_junk_and_behind_a_damaged_end_are_found() {
     let whole = journal();
@@ -161,7 +161,8 @@ fn records_behind_junk_and_behind_a_damaged_end_are_found() {
         assert_eq!(finding.len, Some(junk.len() as u64));
         assert!(finding.file.starts_with(Path::new("riak/0/journal")));
     }
-    // A whole record with a wrong checksum at the end of the active file is damage, not a torn end.
+    // A complete record with a wrong checksum at the end of the active file is damage, not a torn
+    // end.
     let mut damaged = whole.bytes.clone();
     *damaged.last_mut().unwrap() ^= 1;
     let (_, summary, arrived) = import("0_x.pnd", &damaged);

@@ -1,4 +1,4 @@
-//! Directories as real nodes leave them, and directories that are none of leveled's.
+//! Directories of real nodes, and directories that are not leveled's.
 
 use std::path::{Path, PathBuf};
 
@@ -127,7 +127,7 @@ fn a_store_whose_compaction_forgets_deletions_is_named() {
     let finding = &summary.first_findings[0];
     assert_eq!(finding.file, Path::new("riak/leveled/0/recalc.lock"));
     assert!(finding.reason.contains("drops deletions"));
-    // Once, however often the import is started.
+    // The finding appears once, however often the import is started.
     let lines = kvorum_disk::read_file(&*world.disk, Path::new("state/findings.jsonl"), 1 << 20);
     let again = world.import().unwrap();
     assert_eq!(again.counts, summary.counts);

@@ -1,4 +1,4 @@
-//! The forms that objects have in journals.
+//! The forms of objects in journals.
 
 use crate::journal::{Journal, key, ledger_key, typed_key};
 use crate::packing::{PACKINGS, pack};
@@ -26,7 +26,7 @@ fn objects_of_every_compression_are_read() {
         let name = format!("{packing:?}");
         assert_eq!(world.values("b", &name), [format!("{long}{name}")]);
     }
-    // Equal copies are recognised across packings.
+    // Copies with different packings count as equal.
     assert_eq!(world.values("b", "everywhere"), [long]);
     assert_eq!(summary.counts.equal_copies, 3);
     assert_eq!(summary.counts.merged_objects, 0);

@@ -11,7 +11,7 @@ pub(crate) fn key(bucket: &str, name: &str) -> Vec<u8> {
     ledger_key("o_rkv", &binary(bucket), name)
 }
 
-/// The same in a bucket with a type.
+/// The key of an object in a bucket with a type.
 pub(crate) fn typed_key(bucket_type: &str, bucket: &str, name: &str) -> Vec<u8> {
     let bucket = tuple(&[binary(bucket_type), binary(bucket)]);
     ledger_key("o_rkv", &bucket, name)
@@ -72,7 +72,7 @@ impl Journal {
         self.record(sequence, "keyd", key, &value(&object, &no_changes(), 0));
     }
 
-    /// Writes the same for an object that expires after a second.
+    /// Writes the remains of a replaced object that expires after a second.
     pub(crate) fn index_changes_until(&mut self, sequence: u32, key: &[u8], last_secs: u64) {
         let object = term(&atom("null"));
         let changes = changes_until(last_secs);
@@ -98,7 +98,7 @@ impl Journal {
         );
     }
 
-    /// Writes a record of anything.
+    /// Writes any record.
     pub(crate) fn record(&mut self, sequence: u32, kind: &str, ledger_key: &[u8], value: &[u8]) {
         let key = term(&tuple(&[
             integer(sequence),
@@ -122,7 +122,7 @@ impl Journal {
         starts.collect()
     }
 
-    /// Content of the completed file: hash tables at its end, and their places in front.
+    /// The content of the completed file, with hash tables at its end and their places in front.
     pub(crate) fn completed(&self) -> Vec<u8> {
         let mut bytes = self.bytes.clone();
         for table in 0..256u32 {
@@ -171,7 +171,7 @@ fn hash(key: &[u8]) -> u32 {
     key.iter().fold(5381, step)
 }
 
-/// Bit by bit.
+/// CRC-32, computed bit by bit.
 fn crc32(bytes: &[u8]) -> u32 {
     let mut sum = u32::MAX;
     for byte in bytes {

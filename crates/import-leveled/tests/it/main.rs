@@ -1,5 +1,5 @@
-//! Imports of journals that a node of Riak wrote, and of others written here from the facts of the
-//! format.
+//! Imports of journals that a node of Riak wrote, and of journals written by the tests according to
+//! the format.
 
 #![expect(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! Objects packed in each way that leveled has.
+//! Objects in each packing of leveled.
 
 use std::io::Write as _;
 

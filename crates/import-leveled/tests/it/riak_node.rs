@@ -1,6 +1,6 @@
 //! Partitions that nodes of Riak 3.2.3 wrote, and the nodes' answers for their keys just before
 //! they were stopped. The files are generated data: several kinds of buckets, siblings, tombstones,
-//! counters of Riak 1.4 and data types; 40 objects a file.
+//! counters of Riak 1.4 and data types; 40 objects in each file.
 //!
 //! `contents.json` has for each key its type, its bucket, the key in hexadecimal, and its values in
 //! hexadecimal.
@@ -14,14 +14,14 @@ use crate::world::World;
 
 const BYTES_MAX: u64 = 1 << 20;
 const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/riak-3.2");
-/// The partition of the two fixtures that have but one.
+/// The partition of the two fixtures with one partition.
 const PARTITION: &str = "730750818665451459101842416358141509827966271488";
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(FIXTURES).join(name)
 }
 
-/// All files below a directory, with their paths from there on.
+/// All files below a directory, with their relative paths.
 pub(crate) fn files_below(directory: &Path, prefix: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut files = Vec::new();
     for entry in RealDisk.list(directory).unwrap() {
@@ -37,7 +37,7 @@ pub(crate) fn files_below(directory: &Path, prefix: &Path) -> Vec<(PathBuf, Vec<
     files
 }
 
-/// Data root of Riak's with the files of the fixture.
+/// A data root of Riak with the files of the fixture.
 fn world(name: &str) -> World {
     let world = World::new();
     for (path, bytes) in files_below(&fixture(name), Path::new("riak/leveled")) {
@@ -72,7 +72,7 @@ struct Answer {
     bucket_type: String,
     bucket: String,
     key: String,
-    /// Sorted; `None` for a data type, whose value is one.
+    /// The values, sorted; `None` for a data type.
     values: Option<Vec<String>>,
 }
 
@@ -89,7 +89,7 @@ fn answers(name: &str) -> Vec<Answer> {
         let values = object[3].as_array().map(|values| {
             let mut values: Vec<String> = values.iter().map(value).collect();
             values.sort();
-            // Siblings that differ in nothing but their time are one version here.
+            // Siblings that only differ in their time are one version here.
             values.dedup();
             values
         });
@@ -135,7 +135,7 @@ fn objects_come_out_as_the_node_answered_them() {
     }
 }
 
-/// The files of the one partition of a fixture.
+/// The files of a fixture's only partition.
 fn journals(name: &str) -> Vec<(PathBuf, Vec<u8>)> {
     let below = Path::new("riak/leveled").join(PARTITION);
     files_below(&fixture(name).join(PARTITION), &below)

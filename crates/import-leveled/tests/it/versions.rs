@@ -38,8 +38,8 @@ fn the_highest_number_counts_whether_its_file_is_active_completed_or_compacted()
     assert!(summary.is_whole());
 }
 
-/// An interrupted compaction leaves its inputs beside its outputs, and a lost manifest names
-/// neither. Deleted objects may come back from neither.
+/// An interrupted compaction leaves its inputs beside its outputs, and the manifest is lost.
+/// Deleted objects must not come back from either.
 #[test]
 fn leftovers_of_compaction_bring_nothing_back() {
     let world = World::new();
@@ -60,7 +60,7 @@ fn leftovers_of_compaction_bring_nothing_back() {
         ("post_compact/0_c.cdb", compacted.completed()),
         ("waste/0_d.cdb", before.completed()),
     ];
-    // All files, and then without the inputs of the compaction.
+    // All files, then the files without the inputs of the compaction.
     for from in [0, 1] {
         let world = World::new();
         for (name, bytes) in &files[from..] {
@@ -77,7 +77,7 @@ fn leftovers_of_compaction_bring_nothing_back() {
         assert!(waste.path.ends_with("journal_files/waste"), "{waste:?}");
         assert!(summary.first_findings.is_empty());
     }
-    // A deletion whose earlier object compaction has dropped.
+    // A deletion of an object that compaction has dropped.
     world.journal(0, "post_compact/0_c.cdb", &compacted.completed());
     let mut deletion = Journal::default();
     deletion.delete(5, &key("b", "deleted"));

@@ -68,7 +68,7 @@ impl World {
         self.write(&path, bytes);
     }
 
-    /// Writes three partitions, each with the same keys; keys count up and equal their values.
+    /// Writes three partitions with the same keys, which are numbered and equal their values.
     pub(crate) fn fill(&self, keys: u32) {
         for partition in 0..3 {
             let (mut completed, mut active) = (Journal::default(), Journal::default());

@@ -1,4 +1,4 @@
-//! A server that keeps objects by the rules of the real one, with configurable faults.
+//! A server with the rules of the real one for objects, and configurable faults.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -17,18 +17,18 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 /// Objects and behaviour of the server.
 #[derive(Default)]
 pub(crate) struct Store {
-    /// By type, bucket and key.
+    /// Objects by type, bucket and key.
     pub(crate) objects: BTreeMap<(String, String, String), Object>,
     pub(crate) bucket_types: Vec<&'static str>,
     pub(crate) keeps_siblings: bool,
     pub(crate) puts: usize,
-    /// Number of puts before every further one is answered with "overload".
+    /// The number of puts after which every further one is answered with "overload".
     pub(crate) overload_after: Option<usize>,
-    /// Period, in requests, of closed connections instead of an answer.
+    /// The number of requests after which a connection is closed instead of an answer.
     pub(crate) close_every: Option<usize>,
     /// A key that is always refused.
     pub(crate) refused_key: Option<&'static str>,
-    /// Called before each put that is taken.
+    /// Called before each accepted put.
     pub(crate) on_put: Option<Box<dyn FnMut() + Send>>,
     requests: usize,
 }
@@ -180,7 +180,7 @@ fn put(request: &Frame, store: &mut Store, output: &mut BytesMut) {
     frame::encode_empty(MessageCode::RPB_PUT_RESP, output);
 }
 
-/// Content as the real server takes it.
+/// The content as the real server stores it.
 fn content_of(message: pb::RpbContent) -> Content {
     let micros = u64::from(message.last_mod()) * 1_000_000 + u64::from(message.last_mod_usecs());
     let deleted = message.deleted();

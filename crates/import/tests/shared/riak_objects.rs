@@ -6,7 +6,7 @@ pub(crate) fn sized16(bytes: &[u8]) -> Vec<u8> {
     [&len[..], bytes].concat()
 }
 
-/// A whole external term.
+/// A complete external term.
 pub(crate) fn term(inner: &[u8]) -> Vec<u8> {
     [&[131], inner].concat()
 }
@@ -74,7 +74,7 @@ pub(crate) fn plain(value: &str) -> Sibling {
     }
 }
 
-/// The same with a dot.
+/// A sibling with a plain value and a dot.
 pub(crate) fn dotted(value: &str, actor: &'static str, count: u32) -> Sibling {
     Sibling {
         dot: Some((actor, count)),
@@ -147,8 +147,8 @@ pub(crate) fn object_v0(entries: &[(&str, u32)], siblings: &[Sibling]) -> Vec<u8
     term(&tuple(&fields))
 }
 
-/// An Erlang dict. A cell `[Name|Value]` is written as Erlang does: a value that is a string or a
-/// list makes the cell one longer list.
+/// An Erlang dict. Cells `[Name|Value]` are written as in Erlang: with a string or a list as the
+/// value, the cell is one longer list.
 fn dictionary(pairs: &[(&str, Vec<u8>)]) -> Vec<u8> {
     let mut slots = vec![list(&[]); 16];
     for (number, (name, value)) in pairs.iter().enumerate() {

@@ -75,7 +75,7 @@ fn r21_a_start_may_end_anywhere_and_begin_again() {
         machine.start(&world).await;
         machine.disk.operations()
     });
-    // The stores are the longest part and not this test's concern; every operation before is.
+    // This test covers every operation before the stores are opened; the stores take longest.
     for cut in (0..operations.min(60)).chain([operations - 1]) {
         simulated(3, |world| async move {
             let machine = Machine::new(1);
@@ -183,7 +183,7 @@ fn r21_no_cluster_is_founded_where_something_is_left_of_a_node() {
         machine.stop(&world).await;
         let disk = &machine.disk;
         let card = ["ring/card", "ring/card.copy"];
-        // First everything but the log, then the log, then any remaining file.
+        // Everything but the log, then the log, then any remaining file.
         for gone in ["", "ring/log-1", "ring", "data/agreed_log-1.end"] {
             for file in card.iter().filter(|it| {
                 let there = disk.info(Path::new(it)).unwrap();
@@ -221,7 +221,7 @@ fn r21_no_cluster_is_founded_where_something_is_left_of_a_node() {
         let refused = kvorum_member::Member::open(parts).await.err().unwrap();
         assert!(refused.to_string().contains("stores/0"), "{refused}");
         process.kill();
-        // With nothing left, the node is a new one.
+        // Without any remnant, the node is a new one.
         machine.start(&world).await;
     });
 }
@@ -274,7 +274,7 @@ fn r21_one_copy_of_another_nodes_card_or_record_changes_nothing() {
     });
 }
 
-/// Regression: the agreed state from before a clean stop was silently gone.
+/// Regression: agreed state from before a clean stop was silently lost.
 #[test]
 fn r21_what_was_agreed_is_never_silently_gone_with_the_end_of_the_log_or_an_older_copy() {
     simulated(8, |world| async move {

@@ -1,4 +1,4 @@
-//! Becoming a member: nodes that are let in, and nodes that are refused.
+//! Becoming a member: nodes that are admitted, and nodes that are refused.
 
 use std::time::Duration;
 
@@ -193,7 +193,8 @@ fn a_leaving_node_hands_over_everything_and_is_gone() {
     });
 }
 
-/// Operators of Riak let a node leave and join it again as it is; here its data directory had to go.
+/// Operators of Riak let a node leave and join again as it is. Here the node's data directory had
+/// to be removed first.
 #[test]
 fn a_node_that_has_left_joins_again_as_it_is() {
     simulated(58, |world| async move {
@@ -237,8 +238,8 @@ fn a_node_that_has_left_joins_again_as_it_is() {
     });
 }
 
-/// A node that was cut off has no state with the newcomer, and would have taken it for removed: the
-/// newcomer would have thrown its log away.
+/// The state of a node that was cut off lacks the new member. It must not report the new member as
+/// removed: the new member would discard its log.
 #[test]
 fn who_knows_less_proves_no_removal() {
     simulated(59, |world| async move {
@@ -261,7 +262,7 @@ fn who_knows_less_proves_no_removal() {
     });
 }
 
-/// It refused newcomers of its own cluster.
+/// Regression: the member refused nodes that joined its own cluster.
 #[test]
 fn the_name_that_was_agreed_on_counts_where_a_member_is_configured_otherwise() {
     simulated(60, |world| async move {
@@ -277,7 +278,8 @@ fn the_name_that_was_agreed_on_counts_where_a_member_is_configured_otherwise() {
     });
 }
 
-/// It has never seen the leader, and no other node gives it the state in which the leader is a member.
+/// The node's state lacks the leader, and no other node sends it the state in which the leader is a
+/// member.
 #[test]
 fn who_was_away_learns_from_a_leader_that_joined_meanwhile() {
     simulated(1, |world| async move {
@@ -319,8 +321,9 @@ fn who_was_away_learns_from_a_leader_that_joined_meanwhile() {
     });
 }
 
-/// It has no notice of its removal, and goes on asking over its open connections. The new owners of its
-/// partitions lacked the writes that the others then confirmed to it.
+/// The removed node is not notified, and keeps sending requests over its open connections.
+/// Regression: the other nodes confirmed such writes, and the new owners of its partitions lacked
+/// them.
 #[test]
 fn who_was_removed_by_force_is_not_answered_over_the_connections_that_it_had() {
     simulated(57, |world| async move {

@@ -1,5 +1,5 @@
-//! Stores that are gone when a node starts: a key that they lack is not mistaken for a key that was never
-//! written.
+//! Stores that are missing when a node starts: a key that they lack does not pass for a key that
+//! was never written.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -55,8 +55,8 @@ async fn is_refused(world: &World, machine: &Machine) {
     }
 }
 
-/// Every node made empty stores, repaired them from those of the others, and answered that nothing had
-/// ever been written.
+/// Regression: every node created empty stores, repaired them from the empty stores of the others,
+/// and answered that no key had ever been written.
 #[test]
 fn a_cluster_whose_stores_are_not_mounted_does_not_begin_with_empty_ones() {
     simulated(103, |world| async move {
@@ -73,7 +73,7 @@ fn a_cluster_whose_stores_are_not_mounted_does_not_begin_with_empty_ones() {
             is_refused(&world, machine).await;
             assert!(machine.disk.info(mounted).unwrap().is_none());
         }
-        // The stores of another node are none of this one either.
+        // The stores of another node do not count as this node's.
         copy_tree(&machines[1], away, &machines[0], mounted);
         is_refused(&world, &machines[0]).await;
         machines[0].disk.remove_directory(mounted).unwrap();
@@ -85,7 +85,7 @@ fn a_cluster_whose_stores_are_not_mounted_does_not_begin_with_empty_ones() {
             assert!(are_complete(machine));
             assert_eq!(check_none_absent(machine).await, 0);
         }
-        // One that really lost them is repaired, and a later start asks again.
+        // A node that really lost its stores is repaired, and a later loss is refused again.
         machines[2].stop(&world).await;
         wipe(&machines[2]);
         machines[2].start(&world).await;
@@ -97,8 +97,8 @@ fn a_cluster_whose_stores_are_not_mounted_does_not_begin_with_empty_ones() {
     });
 }
 
-/// Each repaired its empty stores from those of the others and took that for all there is: every key was
-/// answered as never written, with no error.
+/// Regression: each node repaired its empty stores from the empty stores of the others, and
+/// answered every key as never written.
 #[test]
 fn stores_that_are_all_lost_are_not_repaired_from_one_another_until_an_operator_gives_them_up() {
     simulated(107, |world| async move {
@@ -119,7 +119,8 @@ fn stores_that_are_all_lost_are_not_repaired_from_one_another_until_an_operator_
             assert!(vnodes.iter().all(|vnode| !vnode.is_complete()));
             assert_eq!(check_none_absent(machine).await, KEYS);
         }
-        // With one that lacks nothing, if only by its operator's acceptance, the others are repaired.
+        // When one node lacks nothing, even if only by its operator's acceptance, the others are
+        // repaired.
         let member = machines[1].member();
         let mut given_up = 0;
         for vnode in member.vnodes().all() {
@@ -143,7 +144,7 @@ fn stores_that_are_all_lost_are_not_repaired_from_one_another_until_an_operator_
     });
 }
 
-/// A directory of one machine, with all in it, as a directory of another.
+/// Copies a directory of one machine, with all its contents, to another.
 pub(crate) fn copy_tree(from: &Machine, source: &Path, to: &Machine, target: &Path) {
     create_directory_durably(&to.disk, target).unwrap();
     for entry in from.disk.list(source).unwrap() {
@@ -186,7 +187,7 @@ fn a_node_without_its_stores_answers_no_reads_until_they_are_repaired() {
                 assert_eq!(machine.get(&key(number)).await, ["value"]);
             }
         }
-        // Writes of this time are merged with the transferred entries.
+        // Writes before the transfer are merged with the transferred entries.
         machines[2]
             .try_put("late", "while it lacks the rest")
             .await
@@ -204,9 +205,9 @@ fn a_node_without_its_stores_answers_no_reads_until_they_are_repaired() {
             }
             assert_eq!(machine.get("late").await, ["while it lacks the rest"]);
         }
-        // The record follows, so that the next start finds everything as it should be.
+        // The record is updated meanwhile, so that the next start accepts every store.
         world.runtime().sleep(Duration::from_secs(10)).await;
-        // The log keeps nothing any more of the stores that were replaced.
+        // The log keeps no records of the replaced stores.
         let vnodes = machines[2].member().vnodes().all();
         let present = vnodes.iter().map(|vnode| vnode.store_id());
         let forgotten = machines[2].gate.forgotten();
@@ -233,9 +234,9 @@ async fn listed(machine: &Machine) -> Result<usize, RequestError> {
     Ok(count)
 }
 
-/// A node that was found to lack something was asked for no listing for ten seconds, also when all was
-/// repaired long before; when three nodes had their turn within that time, all replicas of some keys
-/// were left out, and listings were refused.
+/// Regression: coordinators left an incomplete node out of listings for ten seconds, even if it was
+/// repaired long before. When three nodes were incomplete within that time, some keys had no
+/// replica left, and listings were refused.
 #[test]
 fn listings_go_on_while_nodes_lose_their_stores_one_after_the_other() {
     simulated(83, |world| async move {
@@ -272,7 +273,7 @@ fn r32_a_node_without_its_stores_has_every_key_again_within_a_minute_though_nobo
         until_repaired(&world, &machines[2]).await;
         let took = world.runtime().now().since(begun);
         assert!(took < Duration::from_secs(60), "{took:?}");
-        // Asked alone: the others are off.
+        // Only this node answers: the others are off.
         machines[0].stop(&world).await;
         machines[1].stop(&world).await;
         let one = GetOptions {
@@ -331,8 +332,8 @@ async fn alone_with_keys(world: &World) -> Machine {
     machine
 }
 
-/// Regression: the keys of exchanged and of missing directories were answered as never written, with one
-/// warning, and writes went into the wrong store.
+/// Regression: keys of exchanged and missing directories were answered as never written, with one
+/// warning, and writes went to the wrong store.
 #[test]
 fn a_node_that_is_alone_refuses_exchanged_stores_until_they_are_back() {
     simulated(73, |world| async move {
@@ -352,7 +353,7 @@ fn a_node_that_is_alone_refuses_exchanged_stores_until_they_are_back() {
             assert!(why.contains(&accepted), "{why}");
         }
         assert!(check_none_absent(&machine).await > 0);
-        // Put back while the node runs, they are opened without a restart.
+        // Directories that are put back while the node runs are opened without a restart.
         exchange(&machine, one, other);
         until(&world, "all stores are open", || {
             machine.member().vnodes().readiness().is_complete()
@@ -433,7 +434,8 @@ fn exchanged_and_copied_stores_of_a_cluster_are_set_aside_and_repaired() {
     });
 }
 
-/// Regression: an older copy was served as it was, since its identity is right and nothing missed its losses.
+/// Regression: an older copy was served as it was, since its identity is right and no check found
+/// its losses.
 #[test]
 fn an_older_copy_of_a_store_is_repaired_from_the_replicas() {
     simulated(103, |world| async move {
@@ -454,7 +456,7 @@ fn an_older_copy_of_a_store_is_repaired_from_the_replicas() {
             machines[0].put(&key(number), "value").await;
         }
         machines[2].stop(&world).await;
-        // A log of a stopped run is not needed any more.
+        // The log of the stopped run is not needed any more.
         for partition in &held {
             let directory = DiskStores::directory(size, *partition);
             machines[2].disk.remove_directory(&directory).unwrap();
@@ -535,8 +537,8 @@ fn a_copy_of_another_nodes_small_files_counts_as_damaged() {
     });
 }
 
-/// Its source is removed for good while the receiver is off, or has just gone: the receiver then starts
-/// with a ring in which it owns a partition, and with a store of its own.
+/// The source is removed for good while the receiver is off. The receiver then starts with a ring
+/// in which it owns the partition, and with a partly filled store.
 #[test]
 fn a_partition_that_was_half_here_when_its_source_was_lost_is_repaired_first() {
     simulated(79, |world| async move {
@@ -586,7 +588,7 @@ fn a_partition_that_was_half_here_when_its_source_was_lost_is_repaired_first() {
         machines[4].start(&world).await;
         let knows = || machines[4].state().ring().owner(seized) == receiver;
         until(&world, "it knows what it owns", knows).await;
-        // Its findings of that run are gone with it.
+        // The findings of that run ended with the process.
         world.runtime().sleep(Duration::from_secs(1)).await;
         machines[4].lose_power(&world).await;
         machines[4].start(&world).await;

@@ -23,7 +23,7 @@ fn keys() -> impl Iterator<Item = String> {
     (0..KEYS).map(|number| format!("key {number}"))
 }
 
-/// A machine of a ring of eight, and threads: only they can be held up.
+/// A machine with a ring of eight, on threads: only threads can be held back.
 fn alone() -> (Executor, Machine) {
     let executor = Runtime::production(&ProductionOptions::default()).unwrap();
     let mut machine = Machine::new(1);
@@ -106,7 +106,8 @@ fn with_one_held<F: Future<Output = ()>>(
     });
 }
 
-/// The record of the stores was written at every start: on a full disk a node did not come up.
+/// Regression: the record of the stores was written at every start, so a node did not start on a
+/// full disk.
 #[test]
 fn a_start_that_finds_everything_as_it_was_writes_no_record_of_the_stores() {
     let (executor, machine) = alone();
@@ -130,7 +131,7 @@ fn what_is_open_answers_while_a_store_is_held_back_and_that_one_refuses() {
     with_one_held(|machine, _, member, held| async move {
         let readiness = member.vnodes().readiness();
         assert_eq!((readiness.open, readiness.failed), (7, 0));
-        // As a stopping node does: otherwise each of them would wait for its whole time.
+        // A stopping node does this too: otherwise each request would wait until its timeout.
         member.coordinator().stop_waiting();
         let mut refused = 0;
         for key in keys() {
@@ -157,8 +158,8 @@ fn what_is_open_answers_while_a_store_is_held_back_and_that_one_refuses() {
     });
 }
 
-/// Regression: of a hundred puts sent when the port opened, 68 were refused: their stores were opened some
-/// milliseconds later.
+/// Regression: 68 of a hundred puts sent when the port opened were refused, because their stores
+/// were opened some milliseconds later.
 #[test]
 fn a_request_that_meets_a_store_that_is_being_opened_waits_for_it() {
     with_one_held(|machine, runtime, member, held| async move {
@@ -175,7 +176,7 @@ fn a_request_that_meets_a_store_that_is_being_opened_waits_for_it() {
             lister.coordinator().until_opened(None).await;
             listed(&lister).await
         });
-        // Requests with enough time wait, and see nothing else of the held-back store.
+        // Requests with enough time wait, and then succeed.
         let options = GetOptions {
             timeout: Some(Duration::from_millis(20)),
             ..GetOptions::default()
@@ -217,8 +218,8 @@ fn health_says_which_stores_are_not_open_and_which_partitions_nobody_serves() {
     });
 }
 
-/// A node on a full disk reported that it was ready: from its start to the first put that was refused,
-/// and again as soon as a deletion had been committed: deletions may use the room held back.
+/// Regression: a node on a full disk reported that it was ready, from its start to the first
+/// refused put, and again after a deletion. Deletions may use the room held back.
 #[test]
 fn health_counts_the_disk_as_full_before_puts_are_refused_and_until_one_is_committed() {
     let (executor, machine) = alone();
@@ -260,7 +261,8 @@ fn a_stop_in_the_middle_of_opening_loses_nothing() {
         // The stores that were held back come too late to serve.
         assert_eq!(member.vnodes().all().len(), 7);
         let member = open(&machine, runtime).await;
-        // It may still have its store's lock, which another process would not; the store is tried again.
+        // The former run may still hold the store's lock, as another process would not; the store
+        // is tried again.
         let mut readiness = member.vnodes().watch_readiness();
         readiness.until(|it| it.open == 8).await.unwrap();
         let is_held = |key: &str| partition(&member, key) == held;
@@ -278,7 +280,7 @@ fn a_crash_in_the_middle_of_opening_loses_nothing() {
         let mut after = Machine::new(1);
         after.ring_size = 8;
         after.disk = machine.disk.crash_image(CrashOptions::drawn(5));
-        // The process that is gone in the story.
+        // Ends the run that counts as crashed.
         machine.gate.open();
         stop(&member).await;
         let member = open(&after, runtime).await;
@@ -375,7 +377,7 @@ fn others_stand_in_for_vnodes_that_are_not_open() {
                 assert_eq!(machines[1].get(&key).await, ["value"], "{key}");
             }
         }
-        // The vnodes that are asked are drawn again every time.
+        // Every turn draws the vnodes to ask anew.
         for turn in 0..40 {
             let lister = machines[turn % machines.len()].member();
             let count = listed(&lister).await;

@@ -45,7 +45,7 @@ fn who_is_left_goes_on_and_the_others_that_are_left_follow() {
         for number in 0..KEYS {
             machines[0].put(&key(number), "value").await;
         }
-        // The third replica of the last ones is on its way.
+        // The third replica of the last keys may not be written yet.
         world.runtime().sleep(Duration::from_secs(1)).await;
         let on_survivors = |number| {
             machines[..2]
@@ -98,7 +98,7 @@ fn who_is_left_goes_on_and_the_others_that_are_left_follow() {
                 .all(|it| it.is_complete())
         );
 
-        // The lost ones are refused, and get that answer.
+        // The lost members are refused, and receive that answer.
         machines[2].start(&world).await;
         world.runtime().sleep(Duration::from_secs(20)).await;
         let lost = machines[2].member().node();

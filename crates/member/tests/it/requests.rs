@@ -52,7 +52,7 @@ fn a_killed_node_misses_nothing_in_the_end() {
         let machines = cluster(&world, 3).await;
         write(&machines[0], 1).await;
         machines[1].lose_power(&world).await;
-        // Before any node has noticed, and after.
+        // One write before the other nodes detect the failure, and one after.
         write(&machines[0], 2).await;
         world.runtime().sleep(Duration::from_secs(15)).await;
         assert_eq!(machines[0].member().liveness().up().len(), 2);
@@ -67,14 +67,14 @@ fn a_killed_node_misses_nothing_in_the_end() {
         until(&world, "all see one another", see_one_another).await;
         let handed = || machines.iter().all(|machine| hints(machine) == 0);
         until(&world, "all hints are handed over", handed).await;
-        // Its own data is enough now, together with that of one that was away meanwhile.
+        // Two of the three nodes are now enough, one of them the node that was killed.
         machines[2].lose_power(&world).await;
         check(&machines[1], 3).await;
     });
 }
 
-/// A stopping node dropped the writes that it coordinated for clients of other nodes, and those were
-/// answered `timeout`: each restart of a node cost a client of another one a request.
+/// Regression: a stopping node dropped the writes that it coordinated for other nodes, and their
+/// clients received `timeout`.
 #[test]
 fn a_node_that_stops_fails_no_request_of_another() {
     simulated(12, |world| async move {
@@ -113,7 +113,8 @@ async fn write_anew(member: Arc<Member>, prefix: String) -> Vec<RequestError> {
     failed
 }
 
-/// Three nodes cannot take turns around sixteen partitions: at the end of the circle lists make a detour.
+/// Three nodes cannot alternate evenly around sixteen partitions: at the end of the ring, lists
+/// make a detour.
 #[test]
 fn any_one_of_three_nodes_may_be_down_and_no_key_notices() {
     simulated(9, |world| async move {
@@ -146,7 +147,7 @@ fn any_one_of_three_nodes_may_be_down_and_no_key_notices() {
     });
 }
 
-/// Lists that made a detour go straight on with a fourth node, and their objects come with them.
+/// With a fourth node, lists need no detours, and their objects move to the new replicas.
 #[test]
 fn detours_end_when_a_node_more_makes_them_needless() {
     simulated(10, |world| async move {
@@ -304,7 +305,7 @@ fn a_cluster_that_grows_from_one_to_three_never_misses_a_key() {
         while machines[0].state().ring().replicas_max() < 3 {
             for (number, machine) in (0..KEYS).zip(machines.iter().cycle()) {
                 let key = format!("key {number}");
-                // A coordinator that is behind the others is refused, and catches up in a moment.
+                // A coordinator with an older ring is refused, and catches up in a moment.
                 let mut tries = 0;
                 let found = loop {
                     match machine.try_get(&key).await {
@@ -326,7 +327,8 @@ fn a_cluster_that_grows_from_one_to_three_never_misses_a_key() {
     });
 }
 
-/// A node left with its hints for another one that was down: acknowledged writes were gone.
+/// Regression: a node left with its hints for a node that was down, and acknowledged writes were
+/// lost.
 #[test]
 fn who_leaves_is_removed_when_it_keeps_nothing_for_others_any_more() {
     simulated(21, |world| async move {

@@ -1,5 +1,5 @@
-//! The removal of a bucket type over members: a node that holds a key of it says so, and one that has said
-//! that it holds nothing takes nothing more.
+//! The removal of a bucket type: a node reports whether it holds a key of it, and takes no more
+//! keys once it has reported that it holds none.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -102,7 +102,7 @@ async fn begin(machine: &Machine) -> u64 {
     }
 }
 
-/// The answers of all nodes, each asked until it knows.
+/// The answers of all nodes, each asked until it can answer.
 async fn holdings(world: &World, machines: &[Machine], since: u64) -> Vec<Holding> {
     let mut holdings = Vec::new();
     for machine in machines {
@@ -138,7 +138,7 @@ fn a_type_goes_when_no_node_holds_a_key_of_it() {
         let hidden = put(&machines[2]).await.unwrap_err();
         assert_eq!(hidden, RequestError::UnknownBucketType);
 
-        // Taken back, the type has what it had.
+        // After a cancelled removal, the type has all its keys.
         let bucket_type = maps();
         machines[0]
             .agree(Command::ActivateType { bucket_type })
@@ -156,7 +156,7 @@ fn a_type_goes_when_no_node_holds_a_key_of_it() {
     });
 }
 
-/// A write of a replica by the ring of before the removal.
+/// A write to a replica, planned by the ring from before the removal.
 fn late_write(partition: Partition, epoch: Epoch) -> ReplicaRequest {
     let object = Object::as_is(Clock::new(), content(), kvorum_object::Timestamp::ZERO);
     let operation = kvorum_vnode::Operation::Store {
@@ -195,7 +195,7 @@ fn what_was_planned_before_is_refused_by_a_node_that_holds_nothing() {
                 let late = late_write(partition, before.ring().epoch(partition));
                 let handled = vnode.handle(&late, Timestamp(1), Reading::MayBlock);
                 assert!(is_refused_as_late(&handled), "{handled:?}");
-                // So does the store of hints, in the place of another node.
+                // The store of hints refuses it too, in the place of another node.
                 let handled = member
                     .hints()
                     .handle(&late, Timestamp(1), Reading::MayBlock);
@@ -207,7 +207,7 @@ fn what_was_planned_before_is_refused_by_a_node_that_holds_nothing() {
     });
 }
 
-/// The rule of epochs alone keeps late writes out: without it the question has to be asked again.
+/// Only the check of epochs keeps late writes out: without it, nodes have to be asked again.
 #[test]
 fn a_vnode_that_takes_old_epochs_is_found_out() {
     simulated(35, |world| async move {
@@ -265,7 +265,7 @@ fn an_answer_to_a_removal_that_was_taken_back_is_none() {
             }
         };
         assert!(matches!(ask(since).await, Ok(Outcome::Refused(_))));
-        // This node has not seen that far yet.
+        // This node's state is older than that.
         let early = ask(since + 100).await;
         let is_not_yet = matches!(early, Ok(Outcome::HoldsType(Holding::NotYet { .. })));
         assert!(is_not_yet, "{early:?}");

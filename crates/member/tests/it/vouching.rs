@@ -1,4 +1,4 @@
-//! Callers that a node lets in without having them as members.
+//! Callers that a node admits although they are not members in its state.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ fn who_joined_while_a_node_was_cut_off_is_let_in_there_without_the_leader() {
         machines[3].start(&world).await;
         let new = machines[3].member();
         new.join(at(1), Some(&name(1))).await.unwrap();
-        // The leader could give it the whole state; another node has to be enough.
+        // The leader could send the whole state; another node has to suffice.
         let leader = machines[0].member().state().agreement().status().leader;
         let is_first = leader == Some(machines[0].member().node());
         let other = if is_first { 2 } else { 1 };

@@ -1,4 +1,4 @@
-//! A question behind everything that was asked before, and the end of older connections.
+//! A request behind all earlier ones, and the end of older connections.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use kvorum_runtime::Runtime;
 
 use crate::{Known, answering, answering_over, asking, in_ms, node, settings, simulated};
 
-/// Asks for something that takes so long, in the background.
+/// Sends a request that takes this long, in the background.
 fn ask_slowly(runtime: &Runtime, peers: &Peers, milliseconds: u64) {
     let (peers, deadline) = (peers.clone(), in_ms(runtime, 60_000));
     runtime.spawn("slow", async move {
@@ -75,7 +75,8 @@ fn a_request_that_was_cancelled_has_ended_at_the_peer_before_the_question_comes(
     });
 }
 
-/// An earlier run of the caller, or a broken link of which the peer has not noticed the end.
+/// Older connections belong to an earlier run of the caller, or to a broken link whose end the peer
+/// has not detected.
 #[test]
 fn older_connections_of_a_caller_are_ended_and_others_are_not() {
     simulated(|runtime| async move {

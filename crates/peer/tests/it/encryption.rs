@@ -9,7 +9,7 @@ use super::*;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The security settings of a node, and a certificate to it.
+/// The security settings of a node, and its certificate.
 struct Security {
     runtime: Runtime,
     authority: Authority,
@@ -67,8 +67,8 @@ async fn ask(runtime: &Runtime, peers: &Peers) -> Result<Message, PeerError> {
     peers.request(node(2), Lane::Requests, who, deadline).await
 }
 
-/// Calls node 2 from node 1 with one kind of encryption each; returns the result, and the encryption as
-/// both see it.
+/// Calls node 2 from node 1, each with its kind of encryption; returns the result, and the
+/// encryption that both sides report.
 async fn outcome(
     runtime: &Runtime,
     calls: Encryption,
@@ -172,7 +172,7 @@ fn a_certificate_of_another_authority_is_refused() {
             matches!(refused, Some(HandshakeError::Certificate { .. })),
             "{refused:?}"
         );
-        // Nothing is refused while a cluster is switched over.
+        // Nothing is refused during the transition to TLS.
         let outcome = outcome(&runtime, ours.optional(1), others.optional(2)).await;
         assert_eq!(outcome, Ok(false));
     });
@@ -274,8 +274,8 @@ fn a_stranger_knocks_with_any_certificate_of_the_cluster_and_not_without() {
         );
         let refused = knock(Encryption::Off).await.unwrap_err();
         assert!(refused.is_about_encryption(), "{refused}");
-        // A node that claims to be a member has to show that member's certificate, also at a request to
-        // join.
+        // A caller that claims to be a member has to show that member's certificate, also in a
+        // request to join.
         let claiming = Introduction {
             node: node(3),
             ..stranger.clone()
@@ -303,7 +303,7 @@ fn hostile_bytes_behind_the_first_end_their_connection_and_nothing_else() {
                 let mut stream = runtime.connect(address(2)).await.unwrap();
                 let mut bytes = vec![0x16, 0x03, 0x01];
                 bytes.extend((0..length).map(|_| runtime.random_u64().to_le_bytes()[3]));
-                // The other side may have hung up already.
+                // The other side may have closed the connection already.
                 let _sent_or_not = stream.write_all(&bytes).await;
                 assert!(ask(&runtime, &caller).await.is_ok());
             }

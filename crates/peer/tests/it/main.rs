@@ -38,7 +38,7 @@ fn name(node: NodeId) -> String {
     format!("node{}@host", node.as_bytes()[0])
 }
 
-/// One node's knowledge.
+/// The cluster as one node sees it.
 struct Known {
     introduction: Introduction,
     addresses: Mutex<BTreeMap<NodeId, SocketAddr>>,
@@ -311,7 +311,7 @@ fn requests_in_progress_are_bounded_in_bytes() {
                 asked.await.map(|answer| answer.body.len())
             }
         };
-        // One is always taken.
+        // One request is always admitted.
         let large = runtime.spawn("large", ask(200));
         runtime.sleep(Duration::from_millis(10)).await;
         assert_eq!(ask(1).await, Err(PeerError::Overload { node: node(2) }));
@@ -347,7 +347,7 @@ fn large_requests_of_all_connections_share_one_room_and_those_of_the_control_lan
         let large = runtime.spawn("large", ask(Lane::Requests, 700_000));
         runtime.sleep(Duration::from_millis(100)).await;
         assert_eq!(room.taken_bytes(), 700_008);
-        // In fragments on two lanes, and in one.
+        // In fragments on two lanes, and in one fragment.
         assert_eq!(ask(Lane::Requests, 400_000).await, overload);
         assert_eq!(ask(Lane::Bulk, 400_000).await, overload);
         let other = room.take_anyway(300_000);
@@ -365,7 +365,8 @@ fn large_requests_of_all_connections_share_one_room_and_those_of_the_control_lan
     });
 }
 
-/// A caller with an overload error asks elsewhere, for nothing was carried out: that has to be so.
+/// After an overload error the caller asks another node, so the request must not have been carried
+/// out.
 #[test]
 fn an_answer_that_finds_no_room_comes_later() {
     simulated(|runtime| async move {
@@ -423,7 +424,7 @@ fn callers_that_say_nothing_are_bounded_and_do_not_disturb_members() {
         assert!(is_closed(runtime.connect(address(2)).await.unwrap()).await);
         assert!(echo().await.is_ok());
         assert!(!is_closed(silent.pop().unwrap()).await);
-        // They are given up after a while.
+        // The silent callers are given up after a while.
         runtime.sleep(settings().connect_wait_max).await;
         let late = asking(&runtime, settings());
         let asked = Message::of_head("echo");
@@ -432,7 +433,7 @@ fn callers_that_say_nothing_are_bounded_and_do_not_disturb_members() {
     });
 }
 
-/// Like after links that broke without closing: the connections in use are the newest.
+/// The newest connections are in use, as after links that broke without a close.
 #[test]
 fn a_member_with_too_many_connections_on_a_lane_loses_the_oldest() {
     simulated(|runtime| async move {
@@ -462,14 +463,14 @@ fn a_member_with_too_many_connections_on_a_lane_loses_the_oldest() {
         ));
         assert_eq!(echo.in_progress.load(Ordering::Relaxed), 0);
         assert_eq!(peers_of_2.connections().len(), 4);
-        // One that is in use comes back.
+        // A connection that is in use is made again.
         assert!(ask(&again[0], Lane::Requests, "echo").await.is_ok());
         assert!(ask(&again[0], Lane::Control, "echo").await.is_ok());
     });
 }
 
-/// A node was removed without notice. Its writes were then confirmed over its open connections, by
-/// nodes that had given its partitions to others.
+/// Regression: a node was removed without notice. Nodes that had given its partitions to others
+/// still confirmed its writes over its open connections.
 #[test]
 fn who_is_removed_gets_no_answer_over_the_connections_that_it_had() {
     simulated(|runtime| async move {
@@ -492,7 +493,7 @@ fn who_is_removed_gets_no_answer_over_the_connections_that_it_had() {
         });
         assert!(ask(&other, "echo").await.is_ok());
 
-        // It asks before its connections have been ended.
+        // A request before the node's connections are ended.
         assert!(ask(&removed, "echo").await.is_ok());
         known.removed.lock().insert(node(1));
         let begun = echo.begun.load(Ordering::Relaxed);
@@ -504,7 +505,7 @@ fn who_is_removed_gets_no_answer_over_the_connections_that_it_had() {
         assert_eq!(ask(&removed, "echo").await, refused);
         assert_eq!(echo.begun.load(Ordering::Relaxed), begun);
 
-        // They are ended while a request of it is in progress.
+        // The connections are ended while a request of the node is in progress.
         known.removed.lock().clear();
         runtime.sleep(Duration::from_secs(1)).await;
         let waiting = runtime.spawn("waiting", ask(&removed, "never"));
@@ -571,8 +572,8 @@ fn requests_under_way_fail_when_the_connection_breaks() {
     });
 }
 
-/// A node that stopped dropped its work for others: each write that it was coordinating for another
-/// node's client ended in doubt, though the stop was planned and the write could have gone elsewhere.
+/// Regression: a stopping node dropped its work for others. Each write that it coordinated for
+/// another node's client ended in doubt, although the write could have gone elsewhere.
 #[test]
 fn a_node_that_takes_its_leave_leaves_nothing_in_doubt() {
     simulated(|runtime| async move {
@@ -619,7 +620,8 @@ fn a_node_that_takes_its_leave_leaves_nothing_in_doubt() {
     });
 }
 
-/// A request without an answer at the stop may have been carried out, and is not denied.
+/// A request without an answer at the stop may have been carried out, and is not reported as
+/// refused.
 #[test]
 fn a_leave_that_is_cut_short_denies_nothing() {
     simulated(|runtime| async move {
@@ -738,7 +740,7 @@ fn hostile_bytes_end_their_connection_and_nothing_else() {
                     random.to_be_bytes()[0]
                 })
                 .collect();
-            // The other side may have hung up already.
+            // The other side may have closed the connection already.
             let _sent_or_not = stream.write_all(&bytes).await;
             let echo = Message::of_head("echo");
             let answer = peers.request(node(2), Lane::Requests, echo, in_ms(&runtime, 1_000));

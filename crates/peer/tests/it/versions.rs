@@ -1,15 +1,15 @@
 //! Nodes of other versions: the callee refuses over the connection, and the caller gets the reason.
 //!
-//! There is one version yet. So a relay rewrites the hello of this build on its way.
+//! There is only one version so far, so a relay rewrites the hello of this build.
 
 use std::ops::RangeInclusive;
 
 use super::*;
 
-/// The magic bytes and the length stand before the versions.
+/// The magic bytes and the length are before the versions.
 const START_BYTES: usize = 10;
 
-/// Relays an address to node 2, with other versions in the caller's hello.
+/// Relays connections from an address to node 2, with other versions in the caller's hello.
 fn between(runtime: &Runtime, number: u8, versions: RangeInclusive<u16>) -> TaskGuard<()> {
     let listener = runtime.listen(address(number), ListenOptions::default());
     let (listener, runtime) = (listener.unwrap(), runtime.clone());
@@ -18,7 +18,7 @@ fn between(runtime: &Runtime, number: u8, versions: RangeInclusive<u16>) -> Task
             let (caller, _) = listener.accept().await.unwrap();
             let called = runtime.connect(address(2)).await.unwrap();
             let passed = pass_on(caller, called, versions.clone());
-            // It ends with either side.
+            // The task ends with either side.
             let _detached = runtime.spawn("passing on", passed);
         }
     });
@@ -55,7 +55,7 @@ fn a_node_of_other_versions_learns_it_and_disturbs_no_other() {
                 asked.await.map(|answer| answer.head)
             }
         };
-        // Newer by more than a step, and older.
+        // Versions that are newer by more than a step, and older ones.
         for (at, versions) in [(4, 2..=7), (5, 0..=0)] {
             let _between = between(&runtime, at, versions);
             let refused = PeerError::Refused {
@@ -66,7 +66,7 @@ fn a_node_of_other_versions_learns_it_and_disturbs_no_other() {
             assert!(refused.to_string().contains(advice), "{refused}");
             assert_eq!(ask(1, at).await, Err(refused));
         }
-        // One that is newer by a step still speaks this version.
+        // A version that is newer by a step still supports this version.
         let _between = between(&runtime, 6, 1..=2);
         assert_eq!(ask(1, 6).await, Ok("echo".into()));
         assert_eq!(ask(3, 2).await, Ok("echo".into()));

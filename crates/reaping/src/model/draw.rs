@@ -1,4 +1,4 @@
-//! Numbers that look random and follow from a seed.
+//! Pseudorandom numbers from a seed.
 
 pub(super) struct Draw(u64);
 
@@ -23,7 +23,7 @@ impl Draw {
         self.below(100) < percent
     }
 
-    /// One of them, taken out; `None` where there is none.
+    /// Removes and returns one of them; `None` when there is none.
     pub(super) fn take<T>(&mut self, from: &mut Vec<T>) -> Option<T> {
         match from.len() {
             0 => None,

@@ -10,7 +10,7 @@ pub(super) struct Hint {
     pub(super) key: u8,
     pub(super) object: Object,
     pub(super) is_slow: bool,
-    /// It was there when the store was opened.
+    /// The hint was in the store when the store was opened.
     is_from_before: bool,
 }
 

@@ -5,7 +5,7 @@ use super::scale::Scale;
 /// A chart: lines over a common axis.
 #[derive(Debug, Clone)]
 pub struct Chart {
-    /// Its name in the document; unique there.
+    /// Its name, unique in the document.
     pub id: String,
     /// Its title.
     pub title: String,
@@ -34,14 +34,14 @@ pub struct Line {
     pub ink: Ink,
     /// Places on the horizontal axis, ascending.
     pub x: Vec<f64>,
-    /// Values there; a gap where there is none.
+    /// Values at these places; `None` is a gap.
     pub y: Vec<Option<f64>>,
 }
 
-/// The look of a line, by the role that it plays: the colours are the style sheet's.
+/// The look of a line, according to its role: the style sheet has the colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ink {
-    /// The one line that a chart is about.
+    /// The main line of a chart.
     Main,
     /// Failures.
     Failure,
@@ -60,9 +60,9 @@ pub struct Band {
     pub from: f64,
     /// Its end.
     pub to: f64,
-    /// Text for a pointer that rests on it.
+    /// Text that is shown when the pointer rests on the stretch.
     pub text: String,
-    /// The line that it belongs to, where there are several.
+    /// The line to which the stretch belongs, if there are several.
     pub ink: Option<Ink>,
 }
 
@@ -75,7 +75,7 @@ pub struct Column {
     pub values: Vec<Option<f64>>,
 }
 
-/// Number of runs that have a colour of their own.
+/// Number of runs with distinct colours.
 const RUN_COLOURS: usize = 8;
 
 impl Ink {
@@ -86,7 +86,7 @@ impl Ink {
             Self::Failure => "ink-failure".to_owned(),
             Self::Second => "ink-second".to_owned(),
             Self::Rank(rank) => format!("ink-rank-{rank}"),
-            // Beyond the palette the colours come again, dashed.
+            // Beyond the palette the colours are repeated, dashed.
             Self::Run(run) if run < RUN_COLOURS => format!("ink-run-{run}"),
             Self::Run(run) => format!("ink-run-{} ink-dashed", run % RUN_COLOURS),
         }

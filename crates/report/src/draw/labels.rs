@@ -1,21 +1,21 @@
-//! Labels at the ends of lines, moved apart so that they can be read.
+//! Labels at the ends of lines, moved apart so that they are readable.
 
-/// Places labels near `wanted`, at least `gap` apart, and within `low..=high` if there is room. The
-/// order of the wishes is kept; each label moves as little as a pass down and a pass up allow.
+/// Places labels near `wanted`, at least `gap` apart, and within `low..=high` if there is room.
+/// Labels keep their order; each moves as little as a pass down and a pass up allow.
 pub(super) fn spread(wanted: &[f64], gap: f64, low: f64, high: f64) -> Vec<f64> {
     let mut order: Vec<usize> = (0..wanted.len()).collect();
     let wish = |index: &usize| wanted.get(*index).copied().unwrap_or(low);
     order.sort_by(|a, b| wish(a).total_cmp(&wish(b)));
     let mut places: Vec<f64> = order.iter().map(wish).collect();
     push_apart(&mut places, gap, low);
-    // The last ones may stand too low now: from the end back again.
+    // The last labels may be too low now: a pass from the end back.
     let mut limit = high;
     for place in places.iter_mut().rev() {
         *place = place.min(limit);
         limit = *place - gap;
     }
-    // Without room for all, the first ones may have gone beyond the upper end: better crowded
-    // below than outside.
+    // Without room for all, the first labels may be beyond the upper end: labels rather crowd below
+    // than lie outside.
     if places.first().is_some_and(|first| *first < low) {
         push_apart(&mut places, gap, low);
     }

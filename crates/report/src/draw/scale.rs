@@ -20,7 +20,7 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// From zero to a round value at or above `max`, with at most about `count` ticks.
+    /// An axis from zero to a round value at or above `max`, with at most about `count` ticks.
     pub fn from_zero(unit: Unit, max: f64, count: u32) -> Self {
         let max = if max > 0.0 { max } else { 1.0 };
         let step = ticks::step(unit, max, count);
@@ -34,7 +34,7 @@ impl Scale {
         }
     }
 
-    /// From zero to exactly `max`: for an axis that ends where the data does.
+    /// An axis from zero to exactly `max`, which ends with the data.
     pub fn up_to(unit: Unit, max: f64, count: u32) -> Self {
         let max = if max > 0.0 { max } else { 1.0 };
         let step = ticks::step(unit, max, count);
@@ -47,7 +47,8 @@ impl Scale {
         }
     }
 
-    /// A logarithmic axis over all positive values given; one decade around one if there is none.
+    /// A logarithmic axis over all positive values given; one decade around 1 if no value is
+    /// positive.
     pub fn logarithmic(unit: Unit, values: impl Iterator<Item = f64>) -> Self {
         let positive = values.filter(|value| *value > 0.0);
         let (least, greatest) = positive
@@ -69,8 +70,8 @@ impl Scale {
         }
     }
 
-    /// Position of a value between the ends: zero at `min`, one at `max`. A value below the beginning
-    /// of a logarithmic axis lies on it.
+    /// Position of a value between the ends: zero at `min`, one at `max`. A value below the
+    /// beginning of a logarithmic axis is at the beginning.
     pub fn place(&self, value: f64) -> f64 {
         match self.kind {
             ScaleKind::Linear => (value - self.min) / (self.max - self.min),

@@ -1,6 +1,6 @@
-//! Kinds of scales: how an axis grows.
+//! Kinds of scales.
 
-/// Growth of an axis.
+/// The relation between values and lengths on an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScaleKind {
     /// Equal differences are equal lengths.

@@ -1,8 +1,8 @@
 //! A chart as SVG: axes, marked stretches, lines, and the lines' names at their ends.
 //!
 //! Colours and line widths are classes of the page's style sheet, so that one drawing serves the
-//! light and the dark page. A chart is drawn once for wide and once for narrow screens, since text
-//! that is scaled down with a drawing cannot be read on a phone.
+//! light and the dark page. A chart is drawn once for wide and once for narrow screens, since
+//! scaled-down text cannot be read on a phone.
 
 use std::fmt::Write as _;
 
@@ -14,7 +14,7 @@ use super::thinning::{Point, thin};
 /// The size of a drawing in pixels.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Frame {
-    /// The class by which the style sheet shows one drawing or the other.
+    /// The class with which the style sheet shows or hides the drawing.
     pub class: &'static str,
     /// Its width.
     pub width: f64,
@@ -25,7 +25,7 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// For screens larger than a phone's.
+    /// The size for screens larger than a phone's.
     pub const WIDE: Self = Self {
         class: "wide",
         width: 640.0,
@@ -33,7 +33,7 @@ impl Frame {
         has_labels: true,
     };
 
-    /// The size of a chart that has a whole row of a large screen.
+    /// The size of a chart that fills a row of a large screen.
     pub const FULL: Self = Self {
         class: "full",
         width: 1200.0,
@@ -41,7 +41,7 @@ impl Frame {
         has_labels: true,
     };
 
-    /// For phones.
+    /// The size for phones.
     pub const NARROW: Self = Self {
         class: "narrow",
         width: 340.0,
@@ -124,7 +124,7 @@ pub fn draw(chart: &Chart, frame: &Frame) -> String {
     );
     draw_bands(&mut svg, chart, &plot);
     draw_axes(&mut svg, chart, &plot, frame);
-    // The first line is the most important one and lies on top.
+    // The first line is the most important one, so it is on top.
     for line in chart.lines.iter().rev() {
         draw_line(&mut svg, chart, &plot, line);
     }
@@ -172,7 +172,7 @@ fn draw_bands(svg: &mut String, chart: &Chart, plot: &Plot) {
     for band in &chart.bands {
         let from = plot.x(chart, band.from).clamp(plot.left, plot.right());
         let to = plot.x(chart, band.to).clamp(plot.left, plot.right());
-        // A very short stall has to be visible as well.
+        // Even a very short stall has to be visible.
         let width = (to - from).max(2.0);
         let middle = from + width / 2.0;
         let ink = band
@@ -332,14 +332,14 @@ fn draw_labels(svg: &mut String, chart: &Chart, plot: &Plot) {
     }
 }
 
-/// The last point of a line. It may lie before the end of the axis.
+/// The last point of a line, which may be before the end of the axis.
 fn end(chart: &Chart, plot: &Plot, line: &Line) -> Option<Point> {
     let known = line.x.iter().zip(&line.y).rev();
     let (x, y) = known.filter_map(|(x, y)| Some((*x, (*y)?))).next()?;
     Some((plot.x(chart, x), plot.y(chart, y)))
 }
 
-/// A line's name, cut where it would take too much of the drawing.
+/// A line's name, cut if it is too long for the drawing.
 fn label(line: &Line) -> String {
     if line.name.chars().count() <= LABEL_LETTERS_MAX {
         return line.name.clone();
@@ -401,7 +401,7 @@ mod tests {
         }
     }
 
-    /// The inner rectangle by the attributes of the drawing.
+    /// The inner rectangle, from the attributes of the drawing.
     fn plot_of(svg: &str) -> [f64; 4] {
         ["left", "top", "width", "height"].map(|side| {
             let start = format!("data-{side}=\"");

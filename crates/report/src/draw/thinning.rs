@@ -1,8 +1,8 @@
 //! Thinning of long runs, which have more rows than a chart has pixels: every extreme is kept.
 //!
-//! The first, the least, the greatest and the last of the points in one column of pixels are kept, so
-//! that the line looks as if all had been drawn: a spike of one row out of ten thousand still stands
-//! out. Means over columns would hide it, so charts of latencies must not use them.
+//! The first, the least, the greatest and the last point in each column of pixels are kept, so that
+//! the line looks as if all points were drawn: a spike of one row in ten thousand stays visible.
+//! Means over columns would hide the spike, so charts of latencies must not use them.
 
 /// A point in units of pixels.
 pub(super) type Point = (f64, f64);

@@ -2,17 +2,17 @@
 
 use super::unit::Unit;
 
-/// Round lengths of time in seconds, up to a day; beyond it, days are counted.
+/// Round lengths of time in seconds, up to a day; longer steps are whole days.
 const TIME_STEPS: [f64; 20] = [
     0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 1800.0,
     3600.0, 7200.0, 10_800.0, 21_600.0, 43_200.0,
 ];
 
-/// The least round step that cuts a length into no more than `count` pieces.
+/// The least round step that divides a length into at most `count` pieces.
 pub(super) fn step(unit: Unit, length: f64, count: u32) -> f64 {
     let rough = length / f64::from(count.max(1));
     if unit == Unit::Seconds {
-        // From two minutes on an axis counts minutes, from two hours on it counts hours; a step is no
+        // An axis has minutes from two minutes on, and hours from two hours on; a step is never a
         // fraction of that unit.
         let least = match length {
             length if length >= 7200.0 => 3600.0,
@@ -61,8 +61,8 @@ pub(super) fn enclosing(least: f64, greatest: f64) -> (f64, f64) {
     (min, max)
 }
 
-/// Ticks of a logarithmic axis: 1, 2 and 5 of every decade where there is room, else 1 of every
-/// decade or of every few.
+/// Ticks of a logarithmic axis: 1, 2 and 5 of every decade if there is room, else 1 of every decade
+/// or of every few.
 pub(super) fn logarithmic(min: f64, max: f64) -> Vec<f64> {
     let decades = (max / min).log10();
     let factors: &[f64] = if decades <= 2.0 {

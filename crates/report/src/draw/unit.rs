@@ -1,4 +1,4 @@
-//! Units: how a value is written for people, on an axis and in a sentence.
+//! Units: the text of a value on an axis and in a sentence.
 
 use super::scale_kind::ScaleKind;
 
@@ -9,9 +9,9 @@ pub enum Unit {
     Seconds,
     /// Operations per second.
     Rate,
-    /// A latency in microseconds, written in milliseconds.
+    /// A latency in microseconds, shown in milliseconds.
     Microseconds,
-    /// Time of a processor for one operation, in microseconds.
+    /// Processor time of one operation, in microseconds.
     CpuTime,
     /// Bytes.
     Bytes,
@@ -28,11 +28,11 @@ pub enum Unit {
 /// Decimal prefixes with their powers of a thousand.
 const PREFIXES: [&str; 6] = ["", "k", "M", "G", "T", "P"];
 
-/// A blank that does not break, between a number and its unit.
+/// A non-breaking space between a number and its unit.
 const BLANK: char = '\u{a0}';
 
 impl Unit {
-    /// The name for it in the page's script.
+    /// The unit's name in the page's script.
     pub fn name(self) -> &'static str {
         match self {
             Self::Seconds => "seconds",
@@ -87,7 +87,7 @@ fn with_unit(value: f64, unit: &str) -> String {
     }
 }
 
-/// A length of time, in the two units that matter.
+/// A length of time, in its two largest units.
 pub(crate) fn duration(seconds: f64) -> String {
     let whole = seconds.round();
     if seconds < 0.0 {
@@ -110,7 +110,7 @@ fn two_units(large: f64, large_unit: &str, small: f64, small_unit: &str) -> Stri
     }
 }
 
-/// A place on a time axis: one unit for the whole axis, chosen by its greatest tick.
+/// A place on a time axis, in one unit for the whole axis, which its greatest tick determines.
 fn clock(seconds: f64, largest: f64) -> String {
     let (divisor, unit) = if largest < 120.0 {
         (1.0, "s")
@@ -122,8 +122,8 @@ fn clock(seconds: f64, largest: f64) -> String {
     with_unit(seconds / divisor, unit)
 }
 
-/// Latencies of every size have one unit everywhere: a column in which microseconds stand above seconds
-/// cannot be compared at a glance.
+/// Latencies of every size have one unit: a column that mixes microseconds and seconds cannot be
+/// compared at a glance.
 fn microseconds(value: f64) -> String {
     format!("{}{BLANK}ms", grouped(value / 1e3))
 }
@@ -152,7 +152,7 @@ fn with_prefix_of(value: f64, largest: f64, unit: &str) -> String {
     with_unit(value / divisor, &format!("{prefix}{unit}"))
 }
 
-/// Three significant digits, no useless zeros; whole numbers whole.
+/// A number with three significant digits and no trailing zeros; whole numbers have no point.
 pub fn digits(value: f64) -> String {
     let size = value.abs();
     let decimals = if size >= 100.0 || value == 0.0 {
@@ -167,7 +167,7 @@ pub fn digits(value: f64) -> String {
     plain_to(value, decimals)
 }
 
-/// A number as short as it can be written, to nine decimals: for ticks, which are round.
+/// The shortest text of a number, to nine decimals: for ticks, which are round.
 fn plain(value: f64) -> String {
     plain_to(value, 9)
 }
@@ -182,7 +182,7 @@ fn plain_to(value: f64, decimals: usize) -> String {
     if text == "-0" { "0" } else { text }.to_owned()
 }
 
-/// A count, in words where it has too many digits to read.
+/// A count, in words if it has too many digits to read.
 pub(crate) fn counted(value: f64) -> String {
     match value {
         value if value >= 1e9 => format!("{}{BLANK}billion", digits(value / 1e9)),
@@ -191,7 +191,7 @@ pub(crate) fn counted(value: f64) -> String {
     }
 }
 
-/// A ratio to a base, which may be too small for its digits.
+/// A ratio to a base, which may be too small to show.
 pub(crate) fn times(ratio: f64) -> String {
     if ratio > 0.0 && ratio < 0.001 {
         "\u{d7}<0.001".to_owned()
@@ -200,7 +200,7 @@ pub(crate) fn times(ratio: f64) -> String {
     }
 }
 
-/// A number with its thousands apart: below a hundred with three digits, else whole.
+/// A number with its thousands separated: three digits below a hundred, else whole.
 pub(crate) fn grouped(value: f64) -> String {
     if value.abs() < 100.0 {
         return digits(value);

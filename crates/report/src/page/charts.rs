@@ -6,11 +6,11 @@ use crate::figures;
 use crate::result::series::{latencies, rate_in_window, rate_of_sum, value_at};
 use crate::result::{Operation, RunResult, Table};
 
-/// Ticks that an axis has about.
+/// The approximate number of ticks of an axis.
 const X_TICKS: u32 = 6;
 const Y_TICKS: u32 = 5;
 
-/// Statistics of latencies: their column and how a line is called.
+/// Statistics of latencies: their columns and the names of their lines.
 pub(super) const RANKS: [(&str, &str); 5] = [
     ("mean", "mean"),
     ("95th", "95th"),
@@ -25,13 +25,13 @@ pub(super) fn time_axis<'a>(runs: impl Iterator<Item = &'a RunResult>) -> Scale 
     Scale::up_to(Unit::Seconds, longest, X_TICKS)
 }
 
-/// A vertical axis from zero that holds all values of the lines.
+/// A vertical axis from zero for all values of the lines.
 pub(super) fn axis_from_zero(unit: Unit, lines: &[Line]) -> Scale {
     let largest = lines.iter().flat_map(Line::values).fold(0.0, f64::max);
     Scale::from_zero(unit, largest, Y_TICKS)
 }
 
-/// A horizontal axis of bytes that holds all places of the lines.
+/// A horizontal axis of bytes for all places of the lines.
 pub(super) fn volume_axis(lines: &[Line]) -> Scale {
     let places = lines.iter().flat_map(|line| line.x.iter().copied());
     Scale::up_to(Unit::Bytes, places.fold(0.0, f64::max), X_TICKS)
@@ -47,7 +47,7 @@ pub(super) fn volume_of_rows(run: &RunResult) -> Option<Vec<f64>> {
         .collect()
 }
 
-/// All columns of a file, as they are.
+/// All columns of a file, unchanged.
 pub(super) fn columns_of(table: &Table) -> Vec<Column> {
     let column = |head: &String| Column {
         head: head.clone(),
@@ -74,7 +74,7 @@ pub(super) fn throughput_over_time(run: &RunResult) -> Chart {
     }
 }
 
-/// Throughput over the volume that had been moved by then, when volume was counted.
+/// Throughput over the volume moved so far, if volume was counted.
 pub(super) fn throughput_over_volume(run: &RunResult) -> Option<Chart> {
     let volume = volume_of_rows(run)?;
     let lines = throughput_lines(run, &volume);
@@ -153,7 +153,7 @@ fn latency_lines(operation: &Operation) -> Vec<Line> {
     RANKS.into_iter().enumerate().map(line).collect()
 }
 
-/// Resources of the server: disk space, bytes read and written, CPU, memory; as far as known.
+/// Known resources of the server: disk space, bytes read and written, CPU, memory.
 pub(super) fn server_charts(run: &RunResult) -> Vec<Chart> {
     let Some(server) = &run.server else {
         return Vec::new();
@@ -243,7 +243,7 @@ pub(super) fn stalls_over_time(run: &RunResult) -> Vec<Band> {
         .collect()
 }
 
-/// The stalls of a run on an axis of volume; none where volume was not counted.
+/// The stalls of a run on an axis of volume; none if volume was not counted.
 pub(super) fn stalls_over_volume(run: &RunResult) -> Vec<Band> {
     let Some(volume) = &run.volume else {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! Several runs side by side: their charts laid over one another, and the table of ratios.
+//! Several runs side by side: their charts on top of one another, and the table of ratios.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::draw::{Band, Chart, Column, Ink, Line, Scale, Unit};
 use crate::result::series::{latencies, rate_in_window, rate_of_sum};
 use crate::result::{RunResult, Table};
 
-/// A run with the name that it has on a page.
+/// A run with its name on a page.
 #[derive(Debug, Clone)]
 pub struct Entry<'a> {
     /// The name; unique on the page.
@@ -25,7 +25,7 @@ pub struct Entry<'a> {
     pub report: Option<String>,
 }
 
-/// Names for runs: their differences in the fewest words.
+/// Names for runs, which state their differences in the fewest words.
 pub fn entries(runs: &[RunResult]) -> Vec<Entry<'_>> {
     let by_backend = |run: &RunResult| {
         let description = run.description.as_ref()?;
@@ -59,15 +59,15 @@ pub fn entries(runs: &[RunResult]) -> Vec<Entry<'_>> {
         .collect()
 }
 
-/// The names that a rule gives, if every run has one and no two have the same.
+/// The names according to a rule, if every run has one and no two are equal.
 fn names(runs: &[RunResult], rule: impl Fn(&RunResult) -> Option<String>) -> Option<Vec<String>> {
     let names: Vec<String> = runs.iter().map(rule).collect::<Option<_>>()?;
     let distinct: BTreeSet<&String> = names.iter().collect();
     (distinct.len() == names.len()).then_some(names)
 }
 
-/// The page of several runs. `base` is the number of the run that ratios are taken against; `note` is a
-/// remark on all of them for readers.
+/// The page of several runs. `base` is the number of the run that ratios refer to; `note` is a
+/// remark on all runs for readers.
 pub fn comparison(
     title: &str,
     note: Option<&str>,
@@ -114,7 +114,7 @@ pub fn comparison(
     document.into_text()
 }
 
-/// All operations that any run has, in the order of their names.
+/// The operations of all runs, in the order of their names.
 fn labels(entries: &[Entry<'_>]) -> BTreeSet<String> {
     let operations = entries.iter().flat_map(|entry| &entry.run.operations);
     operations
@@ -122,7 +122,7 @@ fn labels(entries: &[Entry<'_>]) -> BTreeSet<String> {
         .collect()
 }
 
-/// Lines of all runs that a rule finds something for.
+/// Lines of all runs with values according to a rule.
 fn lines(
     entries: &[Entry<'_>],
     rule: impl Fn(&RunResult) -> Option<(Vec<f64>, Vec<Option<f64>>)>,
@@ -245,7 +245,7 @@ fn latency(entries: &[Entry<'_>], label: &str) -> Vec<Chart> {
     RANKS.into_iter().filter_map(of_rank).collect()
 }
 
-/// Resources of the servers, as far as known.
+/// Known resources of the servers.
 fn server(entries: &[Entry<'_>]) -> Vec<Chart> {
     type Rule = fn(&Table, &str) -> Vec<Option<f64>>;
     let sum: Rule = |table, head| table.column(head).unwrap_or_default().to_vec();

@@ -1,4 +1,4 @@
-//! Data for the page's script: the numbers behind the charts, each column once.
+//! Data for the page's script: the numbers of the charts, each column once.
 
 use serde_json::{Number, Value, json};
 
@@ -12,7 +12,7 @@ pub(super) struct PageData {
 }
 
 impl PageData {
-    /// Adds a chart with its numbers.
+    /// Adds a chart and its numbers.
     pub(super) fn add(&mut self, chart: &Chart) {
         let lines: Vec<Value> = chart
             .lines
@@ -38,7 +38,7 @@ impl PageData {
         }));
     }
 
-    /// Everything, for the script.
+    /// All data, for the script.
     pub(super) fn into_json(self) -> Value {
         let column = |column: Vec<Option<f64>>| -> Value {
             column.into_iter().map(number).collect::<Vec<_>>().into()
@@ -66,7 +66,8 @@ fn axis(scale: &Scale) -> Value {
     })
 }
 
-/// Whole numbers without a point: most are, and a long run has many.
+/// Whole numbers are written without a point, to save space: most are whole, and a long run has
+/// many.
 fn number(value: Option<f64>) -> Value {
     let Some(value) = value else {
         return Value::Null;

@@ -1,4 +1,4 @@
-//! The shell of every page: head, style, script, and the promise not to load anything.
+//! The shell of every page: head, style, script, and a policy against loading anything.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
@@ -7,7 +7,7 @@ use super::data::PageData;
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
 
-/// Nothing may be loaded from anywhere: the page is whole, and a reader can rely on it.
+/// The page must not load anything: it is complete in itself.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
                       img-src data: blob:";
 
@@ -22,17 +22,17 @@ pub struct Link {
 
 /// The parts of a page.
 pub(super) struct Document<'a> {
-    /// The name of the whole, in the browser's title and as the first heading.
+    /// The page's name, in the browser's title and as the first heading.
     pub(super) title: &'a str,
     /// The text below the title.
     pub(super) subtitle: Markup,
-    /// Pages that this one belongs with.
+    /// Related pages.
     pub(super) links: &'a [Link],
     /// Sections to jump to: name in the document and title.
     pub(super) sections: &'a [(String, String)],
-    /// Everything below the head.
+    /// The content below the head.
     pub(super) body: Markup,
-    /// The numbers behind the charts.
+    /// The numbers of the charts.
     pub(super) data: PageData,
 }
 
@@ -81,7 +81,7 @@ impl Document<'_> {
     }
 }
 
-/// JSON that cannot end its element.
+/// JSON escaped so that it cannot end its HTML element.
 pub fn escape_json(json: &str) -> String {
     json.replace('<', "\\u003c")
 }

@@ -1,5 +1,5 @@
-//! Failed operations and their causes: the first thing to be seen of a run that has any. A server that
-//! refuses half of its requests would otherwise look fast.
+//! Failed operations and their causes, at the top of the page of a run that has any. Otherwise a
+//! server that refuses half of its requests would look fast.
 
 use maud::{Markup, html};
 
@@ -7,7 +7,7 @@ use crate::draw::Unit;
 use crate::figures;
 use crate::result::{Cause, RunResult};
 
-/// Causes that are shown; all of them are in `errors.csv`.
+/// The number of causes that are shown; `errors.csv` has all of them.
 const CAUSES_SHOWN: usize = 10;
 
 /// The failures of one run; nothing if there are none.
@@ -69,7 +69,7 @@ pub fn failure(run: &RunResult) -> Option<String> {
     })
 }
 
-/// The number of failed operations, and of all.
+/// The numbers of failed operations and of all operations.
 fn sentence(run: &RunResult) -> String {
     let failed = figures::errors(run);
     let all = failed + figures::operations(run);

@@ -5,8 +5,8 @@ use maud::{Markup, PreEscaped, html};
 use super::data::PageData;
 use crate::draw::{Chart, Frame, ScaleKind, draw};
 
-/// The element of one chart; its numbers go to the page's data. A chart that is alone in its row
-/// has a drawing of the row's width.
+/// The element of one chart; its numbers are added to the page's data. The drawing of a chart that
+/// is alone in its row has the row's width.
 pub(super) fn figure(chart: &Chart, is_alone: bool, data: &mut PageData) -> Markup {
     data.add(chart);
     let heading = format!("{}-title", chart.id);
@@ -46,7 +46,7 @@ fn key(chart: &Chart) -> Markup {
                 }
             }
             @if !chart.bands.is_empty() {
-                // If several runs have stalls, each is in its run's colour.
+                // If several runs have stalls, each stall is in its run's colour.
                 span.stalls.of-runs[chart.bands.iter().any(|band| band.ink.is_some())] {
                     svg.swatch viewBox="0 0 18 8" aria-hidden="true" { path d="M5 1h8l-4 6z" {} }
                     "stall"

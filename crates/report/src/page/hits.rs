@@ -1,5 +1,5 @@
-//! The share of gets that could find something, beside the share that did: without it, a test over keys
-//! that were never written would praise a store for returning nothing.
+//! The share of gets that could find something, beside the share that did. Otherwise a test over
+//! keys that were never written would reward a store for returning nothing.
 
 use maud::{Markup, html};
 
@@ -7,10 +7,11 @@ use super::run_tables::scrolling;
 use crate::draw::{Unit, counted, digits};
 use crate::result::{Hits, RunResult};
 
-/// Shares further apart than this get a sentence: gets that overlap a write, and chance, make less.
+/// The least difference of shares that gets a sentence: chance and gets that overlap a write cause
+/// smaller ones.
 const APART: f64 = 0.02;
 
-/// The section of runs under their names; nothing where none is known. A single run has no name.
+/// The section of runs under their names; empty if no shares are known. A single run has no name.
 pub(super) fn section(runs: &[(&str, &RunResult)], sections: &mut Vec<(String, String)>) -> Markup {
     let known: Vec<(&str, Hits)> = runs
         .iter()
@@ -62,7 +63,7 @@ fn table(runs: &[(&str, Hits)]) -> Markup {
     }
 }
 
-/// The number of keys, in words where its digits would be unreadable.
+/// The number of keys, in words if its digits would be unreadable.
 pub(crate) fn keys(hits: &Hits) -> String {
     match hits.distinct_keys {
         None if hits.possible_share >= 1.0 => "what was written".to_owned(),
@@ -72,7 +73,7 @@ pub(crate) fn keys(hits: &Hits) -> String {
     }
 }
 
-/// A share, also of nearly nothing.
+/// The text of a share, even of a share close to zero.
 pub(crate) fn share(share: f64) -> String {
     if share > 0.0 && share < 1e-9 {
         power_of_ten(share)
@@ -142,7 +143,7 @@ pub(crate) fn sentences(runs: &[(&str, Hits)]) -> Vec<String> {
     sentences
 }
 
-/// True if not one get of all could be expected to find its key.
+/// True if the expected number of gets that find their key rounds to zero.
 fn is_hopeless(hits: &Hits) -> bool {
     hits.possible_share * hits.gets < 0.5
 }

@@ -16,7 +16,7 @@ use crate::result::RunResult;
 pub struct MatrixIndex<'a> {
     /// Its title.
     pub title: String,
-    /// Notes on the matrix, in sentences.
+    /// Notes on the matrix, as sentences.
     pub notes: Vec<String>,
     /// The backends with their pages.
     pub columns: Vec<Link>,
@@ -35,7 +35,7 @@ pub struct MatrixRow<'a> {
     pub name: String,
     /// The test's title.
     pub title: String,
-    /// A note on it for readers.
+    /// A note on the test for readers.
     pub note: Option<String>,
     /// The page that compares its runs.
     pub page: Option<String>,
@@ -44,7 +44,7 @@ pub struct MatrixRow<'a> {
 }
 
 impl<'a> MatrixIndex<'a> {
-    /// All runs, test by test, with a label of each.
+    /// All runs, test by test, each with a label.
     fn runs(&self) -> Vec<(String, &'a RunResult)> {
         let of_row = |row: &MatrixRow<'a>| {
             let labelled = row.cells.iter().zip(&self.columns);
@@ -58,7 +58,7 @@ impl<'a> MatrixIndex<'a> {
         self.rows.iter().flat_map(of_row).collect()
     }
 
-    /// The tests, backends, date and version, in a line.
+    /// The tests, backends, date and version, in one line.
     pub(crate) fn subtitle(&self) -> String {
         let names: Vec<&str> = self.columns.iter().map(|link| link.text.as_str()).collect();
         let mut parts = vec![format!("{} tests on {}", self.rows.len(), names.join(", "))];
@@ -206,7 +206,7 @@ fn table_row(row: &MatrixRow<'_>, kind: &Figure) -> Markup {
             .find(|figure| figure.title == kind.title)?;
         Some(figure.value)
     };
-    // The load of a cell that has not been run is not known, and nothing is compared with it.
+    // The load of a missing run is unknown, and no run is compared with it.
     let loads: Vec<usize> = (0..row.cells.len())
         .map(|index| load_of(row, index))
         .collect();

@@ -7,7 +7,7 @@ use crate::draw::{Unit, times};
 use crate::figures::{Better, Figure, SERVER, figures, ratio};
 use crate::result::RunResult;
 
-/// Ratios closer to one than this are called equal: runs of the same thing differ by as much.
+/// Ratios closer to one than this count as equal: repeated runs differ by as much.
 const EQUAL_WITHIN: f64 = 0.03;
 
 /// A row: one figure over all runs.
@@ -18,7 +18,7 @@ struct Row {
     values: Vec<Option<f64>>,
 }
 
-/// The number of each run's load: that of the first run with an equal one.
+/// The number of each run's load: the number of the first run with an equal load.
 pub(crate) fn loads(runs: &[&RunResult]) -> Vec<usize> {
     let first_equal = |run: &&RunResult| {
         let mut runs = runs.iter();
@@ -30,9 +30,8 @@ pub(crate) fn loads(runs: &[&RunResult]) -> Vec<usize> {
         .collect()
 }
 
-/// The run against which ratios of the run number `index` are taken: the chosen one, or, if that has
-/// another load, the first of its own load. Ratios between unequal loads would have no meaning for the
-/// servers.
+/// The base of the ratios of run number `index`: the chosen base, or the first run of its own load
+/// if the base has another load. Ratios between unequal loads would say nothing about the servers.
 pub(crate) fn base_of(loads: &[usize], index: usize, base: usize) -> usize {
     match (loads.get(index), loads.get(base)) {
         (Some(own), Some(chosen)) if own != chosen => *own,
@@ -40,7 +39,7 @@ pub(crate) fn base_of(loads: &[usize], index: usize, base: usize) -> usize {
     }
 }
 
-/// True if a run shares its load with another one; alone, it is not a base of anything.
+/// True if a run shares its load with another run, so that it can be a base.
 pub(crate) fn has_others(loads: &[usize], index: usize) -> bool {
     let own = loads.get(index);
     loads.iter().filter(|load| Some(*load) == own).count() > 1
@@ -103,7 +102,7 @@ pub(super) fn ratios(runs: &[&RunResult], names: &[String], base: usize) -> Mark
     }
 }
 
-/// The choice of the base, and how to read ratios.
+/// The choice of the base, and an explanation of ratios.
 pub(super) fn base_choice(names: &[String], base: usize) -> Markup {
     html! {
         p.base-choice {
@@ -150,7 +149,7 @@ impl Row {
     }
 }
 
-/// A value's ratio to the base, with a mark for better or worse that has its own shape and colour.
+/// A value's ratio to the base, with a mark for better or worse that differs in shape and colour.
 pub(crate) fn ratio_text(value: f64, base: Option<f64>, better: Better, is_base: bool) -> Markup {
     let Some(ratio) = base.and_then(|base| ratio(value, base)) else {
         return html! { span.ratio {} };
@@ -192,7 +191,7 @@ fn groups(runs: &[&RunResult]) -> Vec<(String, Vec<Row>)> {
             });
         }
     }
-    // The sort is stable: all else stays as it came.
+    // The sort is stable: all other groups keep their order.
     groups.sort_by_key(|(group, _)| group == SERVER);
     groups
 }

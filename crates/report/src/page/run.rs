@@ -9,7 +9,7 @@ use crate::draw::{Chart, Unit, counted};
 use crate::figures::{self, Figure, SERVER};
 use crate::result::{Description, RunResult};
 
-/// The report as one HTML page. `links` lead to pages that it belongs with.
+/// The report as one HTML page. `links` lead to related pages.
 pub fn run(run: &RunResult, links: &[Link]) -> String {
     let mut data = PageData::default();
     let mut sections = vec![section_name("results", "Results")];
@@ -55,7 +55,7 @@ fn section_name(id: &str, title: &str) -> (String, String) {
     (id.to_owned(), title.to_owned())
 }
 
-/// A section of charts, two in a row where there is room; nothing without charts.
+/// A section of charts, two in a row if there is room; empty without charts.
 pub(super) fn chart_section(
     id: &str,
     title: &str,
@@ -74,7 +74,7 @@ pub(super) fn chart_section(
             @if let Some(note) = note { p.note { (note) } }
             div.charts {
                 @for (index, chart) in charts.iter().enumerate() {
-                    // The last one of an odd number has a row of two to itself, and fills it.
+                    // The last chart of an odd number is alone in its row, and fills it.
                     @let is_alone = index + 1 == charts.len() && index % 2 == 0;
                     (figure::figure(chart, is_alone, data))
                 }
@@ -103,7 +103,7 @@ fn subtitle(run: &RunResult) -> Markup {
     html! { p.subtitle { (parts.join(" \u{b7} ")) } }
 }
 
-/// The few numbers that a reader looks for first.
+/// The few most important numbers.
 fn tiles(run: &RunResult) -> Markup {
     let operations = figures::operations(run);
     let failed = figures::errors(run);
@@ -154,7 +154,7 @@ fn tiles(run: &RunResult) -> Markup {
     }
 }
 
-/// Figures of the server among the first numbers.
+/// Figures of the server among these numbers.
 const SHOWN: [&str; 4] = [
     "CPU per operation",
     "Memory at most",
@@ -162,7 +162,7 @@ const SHOWN: [&str; 4] = [
     "Write amplification",
 ];
 
-/// The list of missing charts, with reasons: an absent chart must not look like an idle server.
+/// The list of missing charts, with reasons: a missing chart must not look like an idle server.
 fn what_is_missing(run: &RunResult) -> Markup {
     let missing = [
         (

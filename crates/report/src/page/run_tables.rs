@@ -14,7 +14,7 @@ pub(super) fn scrolling(table: &Markup, label: &str) -> Markup {
 /// Counts and latencies of each operation over the whole run.
 pub(super) fn operations(run: &RunResult) -> Markup {
     let seconds = seconds(run).max(1e-9);
-    // The unit is in the head, once for all columns.
+    // The head has the unit, once for all columns.
     let latency = |value: Option<f64>| match value {
         Some(value) => grouped(value / 1e3),
         None => "\u{2013}".to_owned(),
@@ -156,14 +156,14 @@ pub(super) fn load(description: &Description) -> Vec<(String, String)> {
     known(pairs)
 }
 
-/// Files by their names: their directories on another machine have no meaning.
+/// The names of files without directories, which have no meaning on another machine.
 fn file_names(paths: &str) -> String {
     let name = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
     let names: Vec<String> = paths.split(", ").map(name).collect();
     names.join(", ")
 }
 
-/// The lateness of an open loop's operations, which shows if the load tool kept up.
+/// The lateness of an open loop's operations, which shows whether the load tool kept up.
 fn lateness(lateness: &OperationTotals) -> Option<String> {
     let text = |value: Option<f64>| value.map(|value| Unit::Microseconds.text(value));
     Some(format!(
@@ -188,7 +188,7 @@ pub(super) fn settings(
         .collect()
 }
 
-/// Pairs as a list of definitions, with a heading; nothing when there are none.
+/// Pairs as a list of definitions, with a heading; empty without pairs.
 pub(super) fn pairs(title: &str, pairs: &[(String, String)]) -> Markup {
     html! {
         @if !pairs.is_empty() {
@@ -219,7 +219,7 @@ pub(super) fn utc(unix_seconds: f64) -> String {
         reason = "a cast of a float saturates, and no clock is that late"
     )]
     let seconds = unix_seconds as i64;
-    // No run began at a moment beyond the calendar.
+    // No run begins at a moment beyond the calendar.
     let at = time::OffsetDateTime::from_unix_timestamp(seconds)
         .unwrap_or(time::OffsetDateTime::UNIX_EPOCH);
     format!("{} {:02}:{:02} UTC", at.date(), at.hour(), at.minute())

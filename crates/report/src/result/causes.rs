@@ -2,19 +2,20 @@
 
 use kvorum_erlang_terms::{Term, parse_term};
 
-/// A reason, and how often operations failed for it.
+/// A reason, and the number of operations that failed for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cause {
     /// The operation's label.
     pub operation: String,
-    /// The reason, binaries as text.
+    /// The reason, with binaries as text.
     pub reason: String,
     /// The number of operations.
     pub count: u64,
 }
 
 /// Reads the file: a head, then rows `"{{Label,Operation},Reason}","Count"`. A row of another form
-/// counts with its text as reason, since a page without a cause would look as if there was none.
+/// counts with its text as the reason, since a page without a cause would look as if no operation
+/// had failed.
 pub(super) fn parse(text: &str) -> Vec<Cause> {
     let mut causes: Vec<Cause> = text.lines().skip(1).filter_map(cause).collect();
     causes.sort_by(|a, b| {
@@ -49,7 +50,7 @@ fn cause(row: &str) -> Option<Cause> {
     })
 }
 
-/// A list of code points becomes a text again, as before it was written to the file.
+/// The reason's text, with a list of code points as characters.
 fn readable(reason: &Term) -> String {
     match reason.as_text().filter(|text| !text.is_empty()) {
         Some(text) => text,

@@ -1,4 +1,4 @@
-//! Tables in basho_bench's form: a line of heads, then lines of numbers, with comma and blank
+//! Tables in basho_bench's form: a line of heads, then lines of numbers, with comma and space
 //! between fields.
 
 use std::path::Path;
@@ -13,8 +13,8 @@ pub struct Table {
 }
 
 impl Table {
-    /// Reads a table. An interrupted run leaves a last line without its end, which is left out when it
-    /// is short of fields.
+    /// Reads a table. An interrupted run may leave an incomplete last line, which is left out if
+    /// fields are missing.
     pub(super) fn parse(text: &str, path: &Path) -> Result<Self, ReadError> {
         let refusal = |line: usize, reason: String| ReadError::Table {
             path: path.to_owned(),
@@ -69,7 +69,7 @@ impl Table {
         self.columns.get(index).map(Vec::as_slice)
     }
 
-    /// A column by its head, with zero in empty fields; empty when there is no such column.
+    /// A column by its head, with zero in empty fields; empty if there is no such column.
     pub fn numbers(&self, head: &str) -> Vec<f64> {
         let column = self.column(head).unwrap_or_default();
         column.iter().map(|value| value.unwrap_or(0.0)).collect()

@@ -10,7 +10,7 @@ use super::read_error::ReadError;
 /// The format that this version reads.
 const FORMAT: u32 = 1;
 
-/// A run in its own words.
+/// The description of a run.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Description {
     format: u32,
@@ -28,10 +28,10 @@ pub struct Description {
     pub duration_seconds: Option<f64>,
     /// Length of the warm-up before it was measured, in seconds.
     pub warm_up_seconds: Option<f64>,
-    /// `closed`: each worker waits for an answer before it asks again; `open`: requests come at a
-    /// fixed rate.
+    /// `closed`: each worker waits for an answer before its next request; `open`: requests are sent
+    /// at a fixed rate.
     pub mode: Option<String>,
-    /// Requests per second, where they were limited.
+    /// Requests per second, if limited.
     pub rate: Option<f64>,
     /// Number of workers.
     pub workers: Option<u64>,
@@ -58,14 +58,14 @@ pub struct Description {
     /// Times at which the server did not answer.
     #[serde(default)]
     pub stalls: Vec<Stall>,
-    /// The possible hits of gets, where known.
+    /// The possible hits of gets, if known.
     pub hits: Option<Hits>,
 }
 
 /// The possible hits of gets, and their hits.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 pub struct Hits {
-    /// Different keys that can be drawn; none where they have no bound, or where gets ask only for
+    /// Number of different keys that can be drawn; `None` without a bound, or if gets only read
     /// written keys.
     pub distinct_keys: Option<f64>,
     /// Successful writes of such keys.
@@ -85,7 +85,7 @@ impl Hits {
     }
 }
 
-/// The server in its own words.
+/// The server's description of itself.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub struct Server {
     /// Its version.
@@ -98,7 +98,7 @@ pub struct Server {
 /// A machine.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub struct Machine {
-    /// The processor, as it calls itself.
+    /// The processor's name.
     pub cpu_model: Option<String>,
     /// Logical cores.
     pub cores: Option<u64>,
@@ -115,25 +115,25 @@ pub struct Machine {
 /// One operation over the whole run; latencies in microseconds.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 pub struct OperationTotals {
-    /// Successful ones.
+    /// Successful operations.
     #[serde(default)]
     pub count: f64,
-    /// Failed ones.
+    /// Failed operations.
     #[serde(default)]
     pub errors: f64,
-    /// Successful ones that found nothing.
+    /// Successful operations that found nothing.
     pub misses: Option<f64>,
     /// The mean.
     pub mean_us: Option<f64>,
     /// The median.
     pub p50_us: Option<f64>,
-    /// 95 % took no longer.
+    /// 95th percentile.
     pub p95_us: Option<f64>,
-    /// 99 % took no longer.
+    /// 99th percentile.
     pub p99_us: Option<f64>,
-    /// 99.9 % took no longer.
+    /// 99.9th percentile.
     pub p999_us: Option<f64>,
-    /// 99.99 % took no longer; none in results of earlier versions.
+    /// 99.99th percentile; none in results of earlier versions.
     pub p9999_us: Option<f64>,
     /// The longest.
     pub max_us: Option<f64>,
@@ -184,7 +184,7 @@ impl Description {
         }
     }
 
-    /// The totals of an operation, by its label as in a file name.
+    /// The totals of an operation, given its label in file names.
     pub(super) fn totals_of(&self, file_label: &str) -> Option<OperationTotals> {
         let same = |(label, _): &(&String, &OperationTotals)| as_file_label(label) == file_label;
         self.totals
@@ -202,8 +202,8 @@ fn is_time(name: &str) -> bool {
         .is_some_and(|(day, time)| is_digits(day, 8) && is_digits(time, 6))
 }
 
-/// A label as a file name spells it: the parts of a tuple joined by dashes, and a dash for any
-/// character but a letter or digit.
+/// A label in the form of file names: parts of a tuple joined by dashes, and a dash for any
+/// character other than a letter or digit.
 fn as_file_label(label: &str) -> String {
     let inner = label
         .strip_prefix('{')

@@ -1,11 +1,11 @@
-//! Comparison of runs' loads: figures of runs with the same load may be set in ratios.
+//! Comparison of runs' loads: only figures of runs with the same load have ratios.
 
 use super::{Description, RunResult};
 
 /// Lengths of runs that differ by less than this share are equal.
 const LENGTH_WITHIN: f64 = 0.1;
 
-/// Keys of a configuration about the server's address or the results: not the load.
+/// Keys of a configuration that concern the server's address or the results, not the load.
 const NOT_THE_LOAD: [&str; 8] = [
     "report_interval",
     "test_dir",
@@ -14,13 +14,13 @@ const NOT_THE_LOAD: [&str; 8] = [
     "source_dir",
     "stats",
     "embedded_dir",
-    // The measured length is compared instead.
+    // Instead, the measured length is compared.
     "duration",
 ];
 
 impl RunResult {
-    /// The differences of this run's load from that of another one, in a few words; empty if they are equal
-    /// as far as is known.
+    /// The differences between this run's load and another's, in a few words; empty if none is
+    /// known.
     pub fn load_differences(&self, other: &Self) -> Vec<String> {
         let (Some(mine), Some(theirs)) = (&self.description, &other.description) else {
             return Vec::new();

@@ -2,11 +2,11 @@
 
 use super::Table;
 
-/// Rows of the end are left out of charts when they cover less than this share of a usual row: a run
-/// ends with a remainder of some milliseconds, whose rate has no meaning.
+/// A last row that covers less than this share of a usual row is left out of charts: a run ends
+/// with a remainder of some milliseconds, whose rate has no meaning.
 const FULL_ROW: f64 = 0.5;
 
-/// A rate per second for each row: `head` over the row's `window`. None for an empty window, and
+/// A rate per second for each row: `head` over the row's `window`. `None` for an empty window, and
 /// for a remainder at the end.
 pub fn rate_in_window(table: &Table, head: &str) -> Vec<Option<f64>> {
     let counts = table.numbers(head);
@@ -20,7 +20,7 @@ pub fn rate_in_window(table: &Table, head: &str) -> Vec<Option<f64>> {
     rates
 }
 
-/// Takes the last value away when its row is only a remainder.
+/// Removes the last value if its row is only a remainder.
 fn blank_remainder(values: &mut [Option<f64>], lengths: &[f64]) {
     if let [first, .., last] = lengths
         && *last < FULL_ROW * first
@@ -30,8 +30,8 @@ fn blank_remainder(values: &mut [Option<f64>], lengths: &[f64]) {
     }
 }
 
-/// The rate per second at which a sum grew since the last row that has it. The first row has no rate,
-/// and a sum that fell was started again.
+/// The rate per second at which a sum grew since the last row that has it. The first row has no
+/// rate; a sum that fell has started again.
 pub fn rate_of_sum(table: &Table, head: &str) -> Vec<Option<f64>> {
     let times = table.numbers("elapsed");
     let sums = table.column(head).unwrap_or_default();
@@ -51,7 +51,7 @@ pub fn rate_of_sum(table: &Table, head: &str) -> Vec<Option<f64>> {
     rates
 }
 
-/// The value of a growing column at a moment, between its rows on a straight line.
+/// The value of a growing column at a moment, interpolated between its rows.
 pub fn value_at(table: &Table, head: &str, seconds: f64) -> Option<f64> {
     let times = table.numbers("elapsed");
     let values = table.numbers(head);

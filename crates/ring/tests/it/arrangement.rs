@@ -1,5 +1,5 @@
-//! The worth of an arrangement, counted plainly: shares, distances and moves; and a search for a better
-//! one by trying all of them.
+//! The quality of an arrangement, counted plainly: shares, distances and moves. An oracle searches
+//! for a better one among all arrangements.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use kvorum_ring::{Claimant, NodeId, Partition, Ring};
 
 use crate::claimants;
 
-/// These claimants, each in the location of its number.
+/// One claimant for each of these locations, which are numbers.
 pub(crate) fn located(locations: &[usize]) -> Vec<Claimant> {
     let mut located = claimants(locations.len());
     for (claimant, location) in located.iter_mut().zip(locations) {
@@ -30,7 +30,7 @@ pub(crate) fn moved(before: &Ring, after: &Ring) -> usize {
         .count()
 }
 
-/// Number that had to, for the shares to be as they are.
+/// Least number of partitions that had to change hands for the present shares.
 pub(crate) fn least(before: &Ring, after: &Ring) -> usize {
     let gained = |node: &NodeId| {
         let owned = |ring: &Ring| ring.owned_by(*node).count();
@@ -39,8 +39,8 @@ pub(crate) fn least(before: &Ring, after: &Ring) -> usize {
     after.members().iter().map(gained).sum()
 }
 
-/// The length of the longest lists that are on distinct nodes everywhere, and of the longest in distinct
-/// locations: as far as there are nodes and locations for, and up to `n`.
+/// The greatest length at which all lists are on distinct nodes, and in distinct locations; at most
+/// `n`, and at most the number of nodes or locations.
 pub(crate) fn spacing(ring: &Ring, claimants: &[Claimant], n: usize) -> (usize, usize) {
     let location = locations(claimants);
     let nodes = n.min(claimants.len());
@@ -83,7 +83,7 @@ pub(crate) struct Oracle<'a> {
 const STEPS_MAX: usize = 300_000;
 
 impl<'a> Oracle<'a> {
-    /// True if there is one; `None` when the search takes too long.
+    /// True if there is such an arrangement; `None` when the search takes too long.
     pub(crate) fn exists(
         partitions: usize,
         location_of: &'a [usize],

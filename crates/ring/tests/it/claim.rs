@@ -1,4 +1,4 @@
-//! Claim keeps balance and distance, moves little, and decides the same everywhere.
+//! Claim keeps balance and distance, moves little, and gives the same result on every node.
 
 use kvorum_ring::{ClaimError, Claimant, Epoch, Ring, claim};
 use proptest::prelude::*;
@@ -20,7 +20,7 @@ fn moved(before: &Ring, after: &Ring) -> usize {
 }
 
 /// True if any arrangement with shares equal to within one has n consecutive partitions on distinct
-/// nodes: found by trying all of them.
+/// nodes. Tries all of them.
 fn feasible(partitions: usize, nodes: usize, n: usize) -> bool {
     struct Search {
         partitions: usize,
@@ -268,7 +268,7 @@ proptest! {
     ) {
         let size = size(1 << bits);
         let previous = claim(size, &claimants(before), n, None).unwrap();
-        // Some of the former nodes go, others come.
+        // Some of the former nodes leave, others join.
         let staying: Vec<_> = claimants(left + after).split_off(left);
         let ring = claim(size, &staying, n, Some(&previous)).unwrap();
         let mut reversed = staying.clone();

@@ -1,4 +1,4 @@
-//! Coverage plans reach every key exactly once, with as few vnodes as there can be.
+//! Coverage plans reach every key exactly once, with the fewest possible vnodes.
 
 use std::collections::BTreeSet;
 

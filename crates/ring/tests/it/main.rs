@@ -1,4 +1,4 @@
-//! The ring's promises, over all small configurations and random larger ones.
+//! The ring's guarantees, over all small configurations and random larger ones.
 
 #![expect(
     clippy::unwrap_used,

@@ -1,6 +1,6 @@
-//! Fresh rings: the demands of Riak's claim version 4, held against all arrangements where these can be
-//! tried. Shares of k or k + 1 partitions; n consecutive partitions on distinct nodes; and as many in
-//! distinct locations as any arrangement of such shares allows.
+//! Fresh rings meet the demands of Riak's claim version 4: shares of k or k + 1 partitions, n
+//! consecutive partitions on distinct nodes, and as many in distinct locations as any arrangement
+//! of such shares allows. Small rings are compared with all arrangements.
 
 use kvorum_ring::{Claimant, Ring, claim};
 use proptest::prelude::*;
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use crate::arrangement::{Oracle, counts, located, spacing};
 use crate::{cases, size};
 
-/// Every way to put this many nodes into locations, up to the locations' names.
+/// Every way to put this many nodes into locations, ignoring the locations' names.
 fn maps(nodes: usize) -> Vec<Vec<usize>> {
     let mut maps = vec![Vec::new()];
     for _ in 0..nodes {
@@ -26,8 +26,7 @@ fn fresh(partitions: usize, located: &[Claimant], n: usize) -> Ring {
     claim(size, located, u16::try_from(n).unwrap(), None).unwrap()
 }
 
-/// Checks that no arrangement is better than the one found; returns the number of cases that are
-/// undecided.
+/// Checks that no arrangement is better than the one found; returns the number of undecided cases.
 fn check(partitions: usize, map: &[usize], n: usize) -> usize {
     let located = located(map);
     let ring = fresh(partitions, &located, n);
@@ -68,7 +67,7 @@ fn small_rings_are_as_distinct_in_nodes_and_locations_as_any_arrangement() {
 #[test]
 fn locations_of_usual_clusters_are_as_far_apart_as_their_shares_allow() {
     for (map, n, expected) in [
-        // Half of the nodes are in one location, and every other partition.
+        // Half of the nodes are in one location, which has every other partition.
         (vec![0, 0, 0, 0, 1, 1, 1, 2], 3, 2),
         (vec![0, 0, 0, 1, 1, 1], 3, 2),
         (vec![0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1], 4, 2),
@@ -87,7 +86,7 @@ fn locations_of_usual_clusters_are_as_far_apart_as_their_shares_allow() {
     }
 }
 
-/// No list is longer than the ring, at any n_val of a bucket.
+/// No list is longer than the ring, whatever the n_val.
 #[test]
 fn more_replicas_and_nodes_than_partitions_are_no_harm() {
     for nodes in [7, 8, 9, 20] {
@@ -131,11 +130,11 @@ proptest! {
         let counts = counts(&ring, &located);
         prop_assert!(counts.iter().all(|count| (k..=partitions.div_ceil(nodes)).contains(count)));
         let (n_found, l_found) = spacing(&ring, &located, n);
-        // A node to spare, and no node twice in a list.
+        // With a node to spare, no node is twice in a list.
         if nodes > n && partitions >= 2 * nodes {
             prop_assert_eq!(n_found, n.min(nodes));
         }
-        // The fullest location has to have this many partitions at least: the solver is only asked for
+        // The least number of partitions of the fullest location. The solver is only tested on
         // rings that leave it some room, and a node to spare.
         let in_location = |location: usize| map.iter().filter(|it| **it == location).count();
         let fullest = (0..6).map(in_location).max().unwrap();

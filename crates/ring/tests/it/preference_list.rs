@@ -1,4 +1,4 @@
-//! Preference lists follow the circle and never pretend that one machine is two.
+//! Preference lists follow the circle and never count one machine as two.
 
 use kvorum_ring::{Epoch, NodeId, Position, Ring, Role};
 use proptest::prelude::*;
@@ -93,7 +93,7 @@ proptest! {
             }
             prop_assert!(list[..place].iter().all(|other| other.partition != replica.partition));
         }
-        // No node that could stand in is passed over.
+        // The list skips no node that could stand in.
         let mut used: Vec<_> = list.iter().map(|replica| replica.node).collect();
         used.sort_unstable();
         used.dedup();

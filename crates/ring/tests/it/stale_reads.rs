@@ -1,16 +1,18 @@
-//! No interleaving of late learners lets a read miss an acknowledged write while a partition moves.
+//! In no interleaving with late nodes does a read miss an acknowledged write while a partition
+//! moves.
 //!
-//! A search over every state of a small cluster: the source A, the receiver B and the replicas that do
-//! not move; one writer and one reader, each at any step that was ever agreed; messages that arrive at
-//! any time or never; nodes that learn at any time. The lists to ask come from the crate ([`Phase`]).
-//! The gates are the search's own, and each can be taken out: then the search has to find a read that
+//! A search over every state of a small cluster: the source A, the receiver B and the replicas that
+//! do not move. One writer and one reader are each at any agreed step, messages arrive at any time
+//! or never, and nodes apply steps at any time. The lists to ask come from the crate ([`Phase`]).
+//! The gates are the search's own. Each can be left out: then the search has to find a read that
 //! misses the write.
 
 use std::collections::HashSet;
 
 use kvorum_ring::{List, Phase};
 
-/// The steps that the cluster agrees on, one after the other. Its place in the list is the epoch.
+/// The steps that the cluster agrees on, one after the other. A step's place in the list is its
+/// epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     SettledOnA,
@@ -25,7 +27,7 @@ const MOVED: &[Step] = &[
     Step::SettledOnB,
 ];
 
-/// A move that is given up and tried again.
+/// A move that is abandoned and tried again.
 const MOVED_AT_LAST: &[Step] = &[
     Step::SettledOnA,
     Step::Moving(Phase::Filling),
@@ -37,7 +39,7 @@ const MOVED_AT_LAST: &[Step] = &[
 
 const A: usize = 0;
 const B: usize = 1;
-/// Replicas that do not move follow.
+/// The replicas from here on do not move.
 const FIRST_OTHER: usize = 2;
 
 /// A rule that can be left out.
@@ -49,11 +51,11 @@ enum Rule {
     FillingWritesAskBoth,
     /// Writes ask both lists while the source closes.
     ClosingWritesAskBoth,
-    /// The source takes its snapshot once it has learned that it moves.
+    /// The source takes its snapshot after it has applied the beginning of the move.
     SnapshotBehindTheEpoch,
     /// Closing waits for the receiver to have everything.
     ClosingWaitsForTheReceiver,
-    /// Settling waits for the source to learn that it closes.
+    /// Settling waits until the source has applied the closing.
     SettlingWaitsForTheSource,
 }
 
@@ -69,13 +71,13 @@ struct Search {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct Request {
-    /// The epoch that its coordinator goes by; none before it was sent.
+    /// The epoch of its coordinator; none before the request was sent.
     epoch: Option<u8>,
     /// Replicas that it may still reach.
     under_way: u8,
     /// Replicas that have answered.
     answered: u8,
-    /// For a read: an answer held the write.
+    /// True for a read if an answer held the write.
     found: bool,
 }
 
@@ -85,7 +87,7 @@ struct State {
     known: [u8; 2],
     /// Replicas that hold the write.
     holds: u8,
-    /// A has taken its snapshot; it held the write.
+    /// A has taken its snapshot, and the snapshot held the write.
     snapshot: Option<bool>,
     /// B has stored the snapshot.
     is_filled: bool,
@@ -165,7 +167,7 @@ impl Search {
         })
     }
 
-    /// A read that is answered by its quorum and has not seen the acknowledged write.
+    /// True for a read whose quorum has answered without the acknowledged write.
     fn is_stale(&self, state: &State) -> bool {
         let read = &state.read;
         let is_answered = |epoch| self.is_satisfied(&self.read_lists(epoch), read.answered, self.r);
@@ -212,7 +214,7 @@ impl Search {
         }
     }
 
-    /// A node learns the next step.
+    /// A node applies the next step.
     fn learn(&self, state: &State, next: &mut Vec<State>) {
         for replica in [A, B] {
             if state.known[replica] < state.agreed {
@@ -240,7 +242,7 @@ impl Search {
         }
     }
 
-    /// A coordinator sends, by any step that was agreed. The read begins once the write is
+    /// A coordinator sends its request, by any agreed step. The read begins once the write is
     /// acknowledged.
     fn send(&self, state: &State, next: &mut Vec<State>) {
         for epoch in 0..=state.agreed {
@@ -259,7 +261,7 @@ impl Search {
         }
     }
 
-    /// A message arrives. One that never does stays under way for ever.
+    /// A message arrives. A lost message stays under way for ever.
     fn deliver(&self, state: &State, next: &mut Vec<State>) {
         for replica in 0..self.replicas() {
             if let Some(epoch) = state.write.epoch
@@ -287,7 +289,7 @@ impl Search {
         }
     }
 
-    /// The first state found in which a read missed the write, and how many states were seen.
+    /// The first state found in which a read missed the write, and the number of states visited.
     fn run(&self) -> (Option<State>, usize) {
         let mut seen = HashSet::from([State::default()]);
         let mut open = vec![State::default()];
@@ -305,7 +307,7 @@ impl Search {
     }
 }
 
-/// Every n up to 3 with every pair of quorums that just meet: larger ones meet all the more.
+/// Every n up to 3 with every pair of quorums that just overlap; larger quorums overlap more.
 fn meeting_quorums(steps: &'static [Step]) -> impl Iterator<Item = Search> {
     (0..3).flat_map(move |others| {
         let n = others + 1;

@@ -1,4 +1,4 @@
-//! A transition reaches its target, one replica of a list at a time, and crowds no more than it must.
+//! A transition reaches its target, one replica of a list at a time, with the least crowding.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 use crate::{cases, claimants, node, ring, size};
 
-/// Steps every move as far as it goes, `together` at a time; returns how many rounds it took.
+/// Carries out every move, `together` at a time; returns the number of rounds.
 fn run(
     ring: &mut Ring,
     transition: &Transition,

@@ -1,9 +1,9 @@
 //! Joins, leaves and changes of location: the rules of fresh rings hold after them, and little moves.
 //!
-//! The least that can move follows from the shares alone. A join moves just that. A leave cannot: each
-//! partition of the departing node has neighbours that must not take it, and the fewer nodes there are
-//! beyond n, the more others have to make room. With hardly more nodes than n, or locations than l, a
-//! ring can only repeat itself, and going back to that moves most of it.
+//! The shares alone determine the least that can move. A join moves no more. A leave moves more:
+//! each partition of the departing node has neighbours that must not take it, and with few nodes
+//! beyond n, many others have to make room. With hardly more nodes than n, or locations than l,
+//! only a repeating ring is possible, and restoring it moves most of it.
 
 use kvorum_ring::{Claimant, Ring, claim};
 use proptest::prelude::*;
@@ -34,7 +34,7 @@ fn updated(before: &Ring, claimants: &[Claimant], n: usize) -> Ring {
     after
 }
 
-/// Every join and every leave that is possible, one after the other.
+/// Tries every possible sequence of joins and leaves.
 fn every_sequence(before: &Ring, nodes: &[usize], n: usize, length: usize) -> usize {
     if length == 0 {
         return 1;
@@ -111,7 +111,7 @@ fn a_leave_moves_no_more_than_twice_the_least_where_nodes_are_twice_n() {
     }
 }
 
-/// Six racks are more than the three that a list needs: a node more or less moves little.
+/// Six racks are more than the three that a list needs, so adding or removing a node moves little.
 #[test]
 fn where_locations_have_room_little_moves_too() {
     for partitions in [64, 128, 256] {
@@ -142,7 +142,7 @@ proptest! {
         gone in 0usize..3,
         n in 2usize..=4,
     ) {
-        // Some nodes go, others come, and others are elsewhere now.
+        // Some nodes leave, some join, and some change their location.
         let size = size(1 << bits);
         let replicas = u16::try_from(n).unwrap();
         let before = claim(size, &located(&before), replicas, None).unwrap();

@@ -1,7 +1,7 @@
 //! Every node has its weight's share to within one partition, in fresh rings and after updates.
 //!
-//! Only this many partitions of one node fit on the circle n apart. A node whose share is larger has as
-//! many as fit, and the others share the rest.
+//! Only a limited number of partitions of one node fit on the circle n apart. A node with a larger
+//! share has as many as fit, and the others share the rest.
 
 use kvorum_ring::{Claimant, Ring, claim};
 use proptest::prelude::*;
@@ -9,7 +9,8 @@ use proptest::prelude::*;
 use crate::arrangement::{counts, located};
 use crate::{cases, size};
 
-/// The share of each weight as a fraction: a share that would not fit is cut to the largest that does.
+/// The share of each weight as a fraction; a share that does not fit is cut to the largest that
+/// fits.
 fn shares(partitions: usize, weights: &[u32], n: usize) -> Vec<f64> {
     let claiming = weights.iter().filter(|weight| **weight > 0).count();
     let replicas = n.min(claiming);

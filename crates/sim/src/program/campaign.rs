@@ -1,4 +1,5 @@
-//! Many seeds, side by side; one that fails is made smaller and printed with its command.
+//! Many seeds, side by side. The plan of a failing seed is made smaller and printed with its
+//! command.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +14,7 @@ use crate::section::section;
 use crate::single::{Manner, PlantedDefect, one};
 use crate::sum::Sum;
 
-/// Runs that go on side by side.
+/// Runs side by side.
 pub(crate) struct Campaign {
     runtime: Runtime,
     arguments: Arguments,
@@ -42,7 +43,7 @@ pub(crate) fn campaign(
 }
 
 impl Campaign {
-    /// Before it begins.
+    /// A campaign that has not begun.
     pub(crate) fn new(
         runtime: &Runtime,
         arguments: Arguments,
@@ -64,7 +65,7 @@ impl Campaign {
         })
     }
 
-    /// Runs all of it.
+    /// Runs the whole campaign.
     pub(crate) fn carry_out(self: &Arc<Self>) -> anyhow::Result<Sum> {
         let campaign = self.clone();
         let work = move || campaign.work();

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::io::Write as _;
 
-/// Prints the counts that a reader of the output goes by; true if nothing failed.
+/// Prints the counts that summarize the output; true if nothing failed.
 pub(crate) fn conclude(passed: impl Display, failed: usize) -> bool {
     line(&format!("{passed} passed, {failed} failed"));
     failed == 0
@@ -11,6 +11,6 @@ pub(crate) fn conclude(passed: impl Display, failed: usize) -> bool {
 
 /// Prints a line.
 pub(crate) fn line(text: &str) {
-    // A reader that closed the pipe does not want the rest.
+    // A reader that closed the pipe does not need the rest.
     let _closed = writeln!(std::io::stdout().lock(), "{text}");
 }

@@ -31,7 +31,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Times of the log would be wall-clock times; the virtual times of the run are in its events.
+/// Prints the log without times, which would be wall-clock times; the run's events have its virtual
+/// times.
 fn print_log(filter: &str) -> anyhow::Result<()> {
     let filter = EnvFilter::try_new(filter).with_context(|| format!("--log {filter}"))?;
     tracing_subscriber::fmt()

@@ -10,8 +10,8 @@ use crate::console::{conclude, line};
 use crate::single::PlantedDefect;
 use crate::sum::Sum;
 
-/// Sets of seeds that are run at most: in a few seeds the fault of a scenario may never occur,
-/// since at its time it finds no node that it may affect.
+/// The most sets of seeds that are run. In some seeds the fault of a scenario never occurs, since
+/// no node qualifies at its time.
 const TRIES: usize = 10;
 
 /// Runs one scenario or `all`; true if nothing was found and each was shown.
@@ -69,6 +69,6 @@ pub(crate) fn run(
 fn has_happened(scenario: &Scenario, sum: &Sum) -> bool {
     let named = scenario.kinds.first();
     named.is_some_and(|kind| sum.faults.contains_key(kind))
-        // A plan has one of the kinds that make a machine forget, and any of them counts.
+        // A plan has one of the faults that make a machine lose data; any of them counts.
         || scenario.kinds.iter().any(|it| it.is_amnesia() && sum.faults.contains_key(it))
 }

@@ -1,5 +1,4 @@
-//! One run on a thread of its own, watched: a run that does not end is distinguished from one that
-//! takes long.
+//! One watched run on a separate thread: a run that does not end is distinguished from a long one.
 
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -9,27 +8,27 @@ use anyhow::{Context as _, bail};
 use kvorum_runtime::Runtime;
 use kvorum_sim::{Outcome, RunPlan, Trace, run_traced};
 
-/// Real time that no run takes on any machine: one that takes longer turns without its virtual time
-/// passing. Its thread cannot be ended; it ends with the process.
+/// More real time than any run takes: a longer run loops without progress of its virtual time. Its
+/// thread cannot be ended, except with the process.
 const RUN_WAIT_MAX: Duration = Duration::from_secs(240);
 
 #[cfg(feature = "planted-defects")]
 pub(crate) use kvorum_planted_defects::PlantedDefect;
-/// Without the feature there is no defect to plant.
+/// Without the feature no defect can be planted.
 #[cfg(not(feature = "planted-defects"))]
 pub(crate) use std::convert::Infallible as PlantedDefect;
 
-/// The manner in which a plan is carried out.
+/// The way in which a plan is carried out.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Manner {
-    /// The defect of the nodes.
+    /// The planted defect of the nodes.
     pub(crate) defect: Option<PlantedDefect>,
-    /// The events are wanted in words.
+    /// True to keep the events in words.
     pub(crate) keep_trace: bool,
 }
 
-/// Carries a plan out. The thread is of its own because values that the standard library draws once a
-/// thread must not outlive a run.
+/// Carries out a plan. It has a separate thread because values that the standard library draws once
+/// for each thread must not outlive a run.
 pub(crate) fn one(runtime: &Runtime, plan: &RunPlan, manner: Manner) -> anyhow::Result<Outcome> {
     let trace = Arc::new(Trace::new(manner.keep_trace));
     let (plan, traced) = (plan.clone(), trace.clone());
@@ -37,7 +36,7 @@ pub(crate) fn one(runtime: &Runtime, plan: &RunPlan, manner: Manner) -> anyhow::
     let thread = runtime.thread("run", move || {
         #[cfg(feature = "planted-defects")]
         let _planted = manner.defect.map(kvorum_planted_defects::plant);
-        // The receiver is gone if the run took too long.
+        // The receiver has gone if the run took too long.
         let _nobody = ended.send(run_traced(&plan, &traced));
     })?;
     match end.recv_timeout(RUN_WAIT_MAX) {

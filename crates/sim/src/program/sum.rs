@@ -11,7 +11,7 @@ use crate::console::{conclude, line};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sum {
     pub(crate) runs: u64,
-    /// Runs with traces that were compared with those of a second run.
+    /// Runs whose traces were compared with those of a second run.
     pub(crate) compared: u64,
     pub(crate) operations: Operations,
     pub(crate) faults: BTreeMap<FaultKind, u64>,
@@ -42,14 +42,14 @@ impl Sum {
         self.faults.values().sum()
     }
 
-    /// Each kind of faults, and how often it was met.
+    /// Each kind of fault, with its number.
     pub(crate) fn faults_by_kind(&self) -> impl Iterator<Item = (FaultKind, u64)> {
         let count = |kind| self.faults.get(&kind).copied().unwrap_or(0);
         let kinds = FaultKind::ALL.iter().copied();
         kinds.map(move |kind| (kind, count(kind)))
     }
 
-    /// Prints it all; true if nothing was found. `took` is real time.
+    /// Prints all results; true if no violation was found. `took` is real time.
     pub(crate) fn print(&self, first: u64, took: Duration) -> bool {
         for (kind, count) in self.faults_by_kind() {
             line(&format!("{count:>8}  {}", kind.name()));

@@ -1,3 +1,3 @@
-//! Seeds run twice go the same way, and find nothing.
+//! Two runs of a seed are equal, and find no violation.
 
 mod seeds;

@@ -1,4 +1,4 @@
-//! A few seeds, each with its trace compared.
+//! A few seeds, each run twice with equal traces.
 
 use kvorum_sim::{Control, Engine, FaultKind, RunPlan, Scenario, run};
 
@@ -22,9 +22,9 @@ fn what_was_acknowledged_outlives_power_cuts_of_all_machines() {
     assert!(outcome.faults[&FaultKind::CrashAll] >= 5);
 }
 
-/// A replica's store had applied a put when the log in front of it met a full disk. The coordinator had
-/// an answer of another replica that the ring had changed, and let the put be coordinated again: one
-/// put, two siblings.
+/// Regression: a replica's store had applied a put when the log in front of it met a full disk.
+/// Another replica answered that the ring had changed, so the put was coordinated again: one put
+/// made two siblings.
 #[test]
 fn a_put_of_which_the_sync_failed_is_not_coordinated_again() {
     let scenario = Scenario::of_id("R-07").unwrap();
@@ -48,7 +48,7 @@ fn members_run_the_same_way_twice_and_find_nothing() {
     assert!(first.operations.acknowledged() > 500, "{first}");
 }
 
-/// Seeds once ran without a value log: none ever collected a segment of it, or admitted a store to it.
+/// Regression: seeds ran without a value log, so none collected a segment or admitted a store.
 #[test]
 fn bitcask_runs_over_the_value_log_whose_segments_are_collected() {
     for (seed, control) in [(7001, Control::StandIn), (7007, Control::Members)] {
@@ -65,7 +65,7 @@ fn bitcask_runs_over_the_value_log_whose_segments_are_collected() {
     }
 }
 
-/// Every operation on a counter or a set that was acknowledged counts once, the others at most once.
+/// Every acknowledged operation on a counter or a set counts once, every other at most once.
 #[test]
 fn r35_counters_and_sets_are_exact_under_faults() {
     let scenario = Scenario::of_id("R-35").unwrap();

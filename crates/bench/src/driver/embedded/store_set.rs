@@ -1,4 +1,4 @@
-//! The stores of a run and their upkeep: a thread works off their backlog, as a server would.
+//! The stores of a run and their upkeep: a thread works off their backlog, as a server does.
 
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -8,16 +8,16 @@ use kvorum_backend::{Backend, StepBudget, Timestamp};
 /// Time between two looks at stores without backlog.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// The most that one step of upkeep costs.
+/// The budget of one step of upkeep.
 const STEP: StepBudget = StepBudget { bytes: 8 << 20 };
 
-/// The stores of a run; closed when the last reference goes.
+/// The stores of a run; closed when the last reference is dropped.
 pub(super) struct StoreSet {
     stores: Vec<Arc<dyn Backend>>,
 }
 
 impl StoreSet {
-    /// Stores whose upkeep goes on as long as the set is referenced.
+    /// Stores whose upkeep runs as long as the set is referenced.
     pub(super) fn with_upkeep(stores: Vec<Arc<dyn Backend>>) -> std::io::Result<Arc<Self>> {
         let set = Arc::new(Self { stores });
         let held = Arc::downgrade(&set);
@@ -43,8 +43,8 @@ impl StoreSet {
 impl Drop for StoreSet {
     fn drop(&mut self) {
         for store in &self.stores {
-            // The run is over and its results are written; a store that cannot be closed reports it
-            // when it is opened again.
+            // The run is over and its results are written. A store that cannot be closed reports
+            // that at its next opening.
             let _ = store.close();
         }
     }
@@ -54,7 +54,7 @@ fn keep_up(held: &Weak<StoreSet>) {
     while let Some(set) = held.upgrade() {
         let mut has_worked = false;
         for store in &set.stores {
-            // A store that fails at its upkeep fails at operations too, where it is counted.
+            // A store whose upkeep fails also fails operations, where errors are counted.
             has_worked |= step(&**store).unwrap_or(false);
         }
         drop(set);
