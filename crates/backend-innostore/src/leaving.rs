@@ -7,7 +7,9 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use kvorum_backend::{Result, StepOutcome, Task, TaskKind, Timestamp, Urgency};
+use kvorum_backend::{
+    BackendError, ErrorKind, Result, StepOutcome, Task, TaskKind, Timestamp, Urgency,
+};
 use kvorum_page_tree::{Census, Counted, FileRecord, FileScan, ScannedPage};
 
 use crate::rewriting::Rewriting;
@@ -19,6 +21,9 @@ const SMALL_PART: u64 = 2;
 /// The share of garbage in a file, in thousandths, above which emptying it certainly frees more
 /// than it takes.
 const SCARCE_PERMILLE: u64 = 750;
+/// The number of failures in a row for want of space after which memory no longer waits until files
+/// are emptied.
+const FAILURES_AWAITED: u32 = 8;
 
 /// The files that are being left, if there are some.
 #[derive(Default)]
@@ -26,6 +31,8 @@ pub(crate) struct Leaving {
     under_way: Option<UnderWay>,
     /// Files with pages that could not be moved.
     stuck: BTreeSet<u64>,
+    /// Failures in a row for want of space.
+    failures: u32,
 }
 
 struct UnderWay {
@@ -46,7 +53,8 @@ struct UnderWay {
 ///
 /// A rewrite makes garbage of the branches on its way, which may be half of a small file: if small
 /// files were emptied one by one, each would leave another small file. If space is scarce there may
-/// be no room to rewrite all of them, and one that is mostly garbage goes first.
+/// be no room to rewrite all of them, and one that is mostly garbage goes first. Small files without
+/// much garbage are not joined then: that frees nothing.
 fn choose(
     files: &[FileRecord],
     settings: &InnostoreSettings,
@@ -71,7 +79,8 @@ fn choose(
     {
         return Some(BTreeSet::from([worst.number]));
     }
-    let are_left = small.len() > settings.small_files_max || garbage_permille(&small) >= wanted;
+    let are_many = small.len() > settings.small_files_max && !is_scarce;
+    let are_left = are_many || garbage_permille(&small) >= wanted;
     let are_left = are_left && !small.is_empty();
     are_left.then(|| small.iter().map(|it| it.number).collect())
 }
@@ -124,10 +133,25 @@ impl Leaving {
         })
     }
 
-    /// The live bytes of the files that are being left, or would be next; `None` without such files.
+    /// The live bytes of the files that are being left, or would be next; `None` without such files,
+    /// or if there is no room for that and nobody makes any.
     pub(crate) fn live_bytes(&self, store: &Store) -> Option<u64> {
+        if !self.is_awaited() {
+            return None;
+        }
         let (_, files) = self.files(store)?;
         Some(files.iter().map(|it| it.live_bytes).sum())
+    }
+
+    /// True unless it has failed for want of space again and again.
+    fn is_awaited(&self) -> bool {
+        self.failures < FAILURES_AWAITED
+    }
+
+    fn has_failed(&mut self, error: &BackendError) {
+        if error.kind() == ErrorKind::Full {
+            self.failures = self.failures.saturating_add(1);
+        }
     }
 
     /// The first number of these files, and those that still exist.
@@ -172,12 +196,15 @@ impl Leaving {
             // It ended under other upkeep, or failed there: files that are left are chosen again.
             return Ok(StepOutcome::nothing_left());
         }
-        let outcome = rewriting.go_on(store, budget_bytes)?;
+        let outcome = rewriting
+            .go_on(store, budget_bytes)
+            .inspect_err(|error| self.has_failed(error))?;
         if !outcome.is_done {
             under_way.is_rewriting = rewriting.is_going_on();
             self.under_way = Some(under_way);
             return Ok(outcome);
         }
+        self.failures = 0;
         let left = store.manifest.lock().files.clone();
         let left = left.iter().map(|it| it.number);
         self.stuck
@@ -308,7 +335,25 @@ mod tests {
         assert_eq!(chosen(&[full, half(2), file(3, 499, 499)], &[]), None);
         // If there may be no room for all of them, the one that frees most goes by itself.
         let files = [half(2), file(3, 250, 60), half(4)];
-        let scarce = choose(&files, &settings, &BTreeSet::new(), true);
-        assert_eq!(scarce, Some(BTreeSet::from([3])));
+        let scarce = |files: &[FileRecord]| choose(files, &settings, &BTreeSet::new(), true);
+        assert_eq!(scarce(&files), Some(BTreeSet::from([3])));
+        // Those without garbage take as much again as they free.
+        assert_eq!(scarce(&[small(2), small(3), small(4)]), None);
+        let files = [half(2), half(3), half(4)];
+        assert_eq!(scarce(&files), Some(BTreeSet::from([2, 3, 4])));
+    }
+
+    /// Files that do not fit anywhere were emptied in vain for ever, and memory waited for that.
+    #[test]
+    fn memory_waits_for_some_failures_only() {
+        let mut leaving = Leaving::default();
+        for _ in 0..FAILURES_AWAITED {
+            assert!(leaving.is_awaited());
+            leaving.has_failed(&BackendError::new(ErrorKind::Unread, "a device that fails"));
+            leaving.has_failed(&BackendError::new(ErrorKind::Full, "a full disk"));
+        }
+        assert!(!leaving.is_awaited());
+        leaving.abandon();
+        assert!(leaving.is_awaited());
     }
 }
