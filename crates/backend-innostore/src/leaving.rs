@@ -22,8 +22,8 @@ const SMALL_PART: u64 = 2;
 /// than it takes.
 const SCARCE_PERMILLE: u64 = 750;
 /// The number of failures in a row for want of space after which memory no longer waits until files
-/// are emptied.
-const FAILURES_AWAITED: u32 = 8;
+/// are emptied. Other stores have had a minute or more to make room then.
+const FAILURES_AWAITED: u32 = 64;
 
 /// The files that are being left, if there are some.
 #[derive(Default)]

@@ -4,7 +4,7 @@
 //! their files are emptied, which needs room for copies first. Rewrites of several stores could
 //! take the last free bytes together, and after that no file could be emptied. So memory stays where
 //! it is, with the log behind it, until there is room to move it and to empty a file, or until
-//! emptying has failed several times for want of room.
+//! emptying has failed again and again for want of room.
 
 use std::sync::atomic::Ordering;
 
