@@ -21,6 +21,8 @@ const SMALL_PART: u64 = 2;
 /// The share of garbage in a file, in thousandths, above which emptying it certainly frees more
 /// than it takes.
 const SCARCE_PERMILLE: u64 = 750;
+/// The share of garbage in small files, in thousandths, from which on joining them frees something.
+const JOINED_PERMILLE: u64 = 100;
 /// The number of failures in a row for want of space after which memory no longer waits until files
 /// are emptied. Other stores have had a minute or more to make room then.
 const FAILURES_AWAITED: u32 = 64;
@@ -53,8 +55,8 @@ struct UnderWay {
 ///
 /// A rewrite makes garbage of the branches on its way, which may be half of a small file: if small
 /// files were emptied one by one, each would leave another small file. If space is scarce there may
-/// be no room to rewrite all of them, and one that is mostly garbage goes first. Small files without
-/// much garbage are not joined then: that frees nothing.
+/// be no room to rewrite all of them, and one that is mostly garbage goes first. Small files with
+/// hardly any garbage are not joined then: that frees nothing.
 fn choose(
     files: &[FileRecord],
     settings: &InnostoreSettings,
@@ -79,8 +81,10 @@ fn choose(
     {
         return Some(BTreeSet::from([worst.number]));
     }
-    let are_many = small.len() > settings.small_files_max && !is_scarce;
-    let are_left = are_many || garbage_permille(&small) >= wanted;
+    let garbage = garbage_permille(&small);
+    let frees_some = !is_scarce || garbage >= JOINED_PERMILLE;
+    let are_many = small.len() > settings.small_files_max && frees_some;
+    let are_left = are_many || garbage >= wanted;
     let are_left = are_left && !small.is_empty();
     are_left.then(|| small.iter().map(|it| it.number).collect())
 }
