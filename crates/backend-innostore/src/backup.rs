@@ -11,12 +11,15 @@ use crate::tenant::hold_log;
 use crate::tree::OpenTree;
 
 impl OpenTree {
-    /// Makes a copy in a directory that does not exist, sharing files by hard links. The copy has
-    /// all puts from before the call, and opens like a store that was closed. The caller links
-    /// batches put meanwhile.
+    /// Makes a copy in a directory that does not exist, sharing files by hard links. It has all
+    /// puts from before the call, and opens like a store that was closed. The caller links batches
+    /// put meanwhile, and those that are in memory because a full disk has no room for their pages.
     pub(crate) fn backup(&self, directory: &Path) -> Result<StoreBackup> {
         let store = &*self.store;
-        self.flush_all()?;
+        match self.flush_all() {
+            Err(error) if error.kind() == ErrorKind::Full => {}
+            flushed => _ = flushed?,
+        }
         // No file is removed while upkeep waits.
         let _jobs = self.jobs.lock();
         store.intake.check_not_failed()?;

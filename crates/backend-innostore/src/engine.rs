@@ -142,6 +142,7 @@ impl Backend for Innostore {
     fn maintenance_due(&self, now: Timestamp) -> Vec<Task> {
         let store = &*self.tree.store;
         if store.intake.check_writable().is_err() {
+            self.tree.release_room();
             return Vec::new();
         }
         store.pins.release_expired(now);

@@ -7,7 +7,9 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use kvorum_backend::{Result, StepOutcome, Task, TaskKind, Timestamp, Urgency};
+use kvorum_backend::{
+    BackendError, ErrorKind, Result, StepOutcome, Task, TaskKind, Timestamp, Urgency,
+};
 use kvorum_page_tree::{Census, Counted, FileRecord, FileScan, ScannedPage};
 
 use crate::rewriting::Rewriting;
@@ -19,6 +21,11 @@ const SMALL_PART: u64 = 2;
 /// The share of garbage in a file, in thousandths, above which emptying it certainly frees more
 /// than it takes.
 const SCARCE_PERMILLE: u64 = 750;
+/// The share of garbage in small files, in thousandths, from which on joining them frees something.
+const JOINED_PERMILLE: u64 = 100;
+/// The number of failures in a row for want of space after which memory no longer waits until files
+/// are emptied. Other stores have had a minute or more to make room then.
+const FAILURES_AWAITED: u32 = 64;
 
 /// The files being emptied, if any.
 #[derive(Default)]
@@ -26,6 +33,8 @@ pub(crate) struct Leaving {
     under_way: Option<UnderWay>,
     /// Files with pages that could not be moved.
     stuck: BTreeSet<u64>,
+    /// Failures in a row for want of space.
+    failures: u32,
 }
 
 struct UnderWay {
@@ -44,8 +53,9 @@ struct UnderWay {
 /// The next files to empty: the large file with the largest share of garbage, or all small files.
 ///
 /// A rewrite makes garbage of the branches on its way, which may be half of a small file: if small
-/// files were emptied one by one, each would leave another small file. If space is scarce, there
-/// may be no room to rewrite all of them, and a file of mostly garbage goes first.
+/// files were emptied one by one, each would leave another small file. If space is scarce there may
+/// be no room to rewrite all of them, and one that is mostly garbage goes first. Small files with
+/// hardly any garbage are not joined then: that frees nothing.
 fn choose(
     files: &[FileRecord],
     settings: &InnostoreSettings,
@@ -70,7 +80,10 @@ fn choose(
     {
         return Some(BTreeSet::from([worst.number]));
     }
-    let are_left = small.len() > settings.small_files_max || garbage_permille(&small) >= wanted;
+    let garbage = garbage_permille(&small);
+    let frees_some = !is_scarce || garbage >= JOINED_PERMILLE;
+    let are_many = small.len() > settings.small_files_max && frees_some;
+    let are_left = are_many || garbage >= wanted;
     let are_left = are_left && !small.is_empty();
     are_left.then(|| small.iter().map(|it| it.number).collect())
 }
@@ -123,10 +136,25 @@ impl Leaving {
         })
     }
 
-    /// The live bytes of the files being emptied, or of the next ones; `None` without such files.
+    /// The live bytes of the files being emptied, or of the next ones; `None` without such files, or
+    /// if emptying them has failed too often for want of space.
     pub(crate) fn live_bytes(&self, store: &Store) -> Option<u64> {
+        if !self.is_awaited() {
+            return None;
+        }
         let (_, files) = self.files(store)?;
         Some(files.iter().map(|it| it.live_bytes).sum())
+    }
+
+    /// True unless emptying files has failed for want of space again and again.
+    fn is_awaited(&self) -> bool {
+        self.failures < FAILURES_AWAITED
+    }
+
+    fn note_failure(&mut self, error: &BackendError) {
+        if error.kind() == ErrorKind::Full {
+            self.failures = self.failures.saturating_add(1);
+        }
     }
 
     /// The first number of these files, and the files that still exist.
@@ -171,12 +199,15 @@ impl Leaving {
             // The rewrite has ended under other upkeep, or failed there: files are chosen again.
             return Ok(StepOutcome::nothing_left());
         }
-        let outcome = rewriting.go_on(store, budget_bytes)?;
+        let outcome = rewriting
+            .go_on(store, budget_bytes)
+            .inspect_err(|error| self.note_failure(error))?;
         if !outcome.is_done {
             under_way.is_rewriting = rewriting.is_going_on();
             self.under_way = Some(under_way);
             return Ok(outcome);
         }
+        self.failures = 0;
         let left = store.manifest.lock().files.clone();
         let left = left.iter().map(|it| it.number);
         self.stuck
@@ -307,7 +338,25 @@ mod tests {
         assert_eq!(chosen(&[full, half(2), file(3, 499, 499)], &[]), None);
         // If there may be no room for all of them, the file that frees the most is emptied alone.
         let files = [half(2), file(3, 250, 60), half(4)];
-        let scarce = choose(&files, &settings, &BTreeSet::new(), true);
-        assert_eq!(scarce, Some(BTreeSet::from([3])));
+        let scarce = |files: &[FileRecord]| choose(files, &settings, &BTreeSet::new(), true);
+        assert_eq!(scarce(&files), Some(BTreeSet::from([3])));
+        // Joining files without garbage takes as much space as it frees.
+        assert_eq!(scarce(&[small(2), small(3), small(4)]), None);
+        let files = [half(2), half(3), half(4)];
+        assert_eq!(scarce(&files), Some(BTreeSet::from([2, 3, 4])));
+    }
+
+    /// Regression: files that fit nowhere were emptied in vain for ever, and memory waited for that.
+    #[test]
+    fn memory_waits_for_some_failures_only() {
+        let mut leaving = Leaving::default();
+        for _ in 0..FAILURES_AWAITED {
+            assert!(leaving.is_awaited());
+            leaving.note_failure(&BackendError::new(ErrorKind::Unread, "a device that fails"));
+            leaving.note_failure(&BackendError::new(ErrorKind::Full, "a full disk"));
+        }
+        assert!(!leaving.is_awaited());
+        leaving.abandon();
+        assert!(leaving.is_awaited());
     }
 }

@@ -2,8 +2,9 @@
 //!
 //! A rewrite of scattered changes writes most of its tree again. The old pages take space until
 //! their files are emptied, which needs room for copies first. Rewrites of several stores could
-//! together take the last free bytes, and then no file could be emptied. So memory is not moved,
-//! and the log is kept, until there is room to move it and to empty a file.
+//! take the last free bytes together, and after that no file could be emptied. So memory stays where
+//! it is, with the log behind it, until there is room to move it and to empty a file, or until
+//! emptying has failed again and again for want of room.
 
 use std::sync::atomic::Ordering;
 

@@ -42,6 +42,16 @@ impl OpenTree {
         Ok(wanted)
     }
 
+    /// Gives up the jobs of a store that has failed: other stores may need the room that they were to
+    /// take.
+    pub(crate) fn release_room(&self) {
+        if self.store.intake.check_not_failed().is_err()
+            && let Some(mut jobs) = self.jobs.try_lock()
+        {
+            jobs.abandon(&self.store);
+        }
+    }
+
     /// Flushes, syncs, and refuses further writes.
     pub(crate) fn close(&self) -> Result<()> {
         let store = &*self.store;

@@ -31,6 +31,7 @@ const BUDGET: StepBudget = StepBudget { bytes: 500 };
 
 struct Node {
     store: Opened,
+    log: ValueLog,
     replayed: u64,
 }
 
@@ -40,19 +41,31 @@ impl Node {
     }
 
     fn open_on(disk: Arc<dyn Disk>, settings: &InnostoreSettings) -> Self {
+        Self::open_in(disk, Path::new("log"), Path::new(STORE), settings)
+    }
+
+    fn open_in(
+        disk: Arc<dyn Disk>,
+        log: &Path,
+        store: &Path,
+        settings: &InnostoreSettings,
+    ) -> Self {
         let log_settings = ValueLogSettings {
             segment_bytes: 4_000,
             garbage_percent_max: 20,
         };
-        let (log, _) = ValueLog::open(disk.clone(), Path::new("log"), 5, log_settings).unwrap();
+        let (log, _) = ValueLog::open(disk.clone(), log, 5, log_settings).unwrap();
         let drawn = AtomicU64::new(7);
         let draw = Arc::new(move || drawn.fetch_add(1, Ordering::Relaxed));
         let engine = Engine::Innostore(settings.clone());
-        let store = engine.open(disk, Path::new(STORE), draw, log.clone());
-        let store = store.unwrap();
+        let store = engine.open(disk, store, draw, log.clone()).unwrap();
         let admitted = log.admit(&tenants_of(std::slice::from_ref(&store)));
         let replayed = admitted.unwrap().batches_replayed;
-        Self { store, replayed }
+        Self {
+            store,
+            log,
+            replayed,
+        }
     }
 
     fn put(&self, number: usize, len: usize, fields: Fields) {
@@ -353,6 +366,30 @@ fn a_file_that_could_not_be_left_on_a_full_disk_is_left_later() {
     let files = page_files(&memory);
     assert!(!files.contains(&left), "{left} of {files:?}");
     assert_eq!(node.keys_folded(NOW), 2 * KEYS);
+}
+
+/// Regression: a backup failed while memory waited for room, though the log has all of it.
+#[test]
+fn a_backup_needs_no_room_for_pages() {
+    let memory = MemoryDisk::new();
+    let disk = FaultyDisk::over_memory(&memory);
+    let node = Node::open_on(Arc::new(disk.clone()), &settings());
+    (0..KEYS).for_each(|number| node.put(number, 150, Fields::default()));
+    node.tend(&[TaskKind::Flush], NOW);
+    let full = Fault::Error(kvorum_disk::ErrorKind::NoSpace);
+    let rule = Rule::new(full).on(Operation::Write);
+    disk.add_rule(rule.path_ends_with(".pages"));
+    (0..KEYS).for_each(|number| node.put(number, 151, Fields::default()));
+    let [copy, log] = ["copy", "copy_of_log"].map(Path::new);
+    let made = node.store.backups().unwrap().backup(copy).unwrap();
+    assert!(made.held.is_some());
+    node.log.backup(log).unwrap();
+    let copied = Node::open_in(Arc::new(memory.clone()), log, copy, &settings());
+    assert!(copied.replayed > 0);
+    assert_eq!(copied.keys_folded(NOW), KEYS);
+    for number in 0..KEYS {
+        assert_eq!(copied.get(number, NOW), Ok(Some(151)), "key {number}");
+    }
 }
 
 /// A read that must not wait reports that the page is not in memory.
