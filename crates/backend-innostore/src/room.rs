@@ -32,7 +32,7 @@ pub(crate) fn bytes_to_leave(store: &Store, live_bytes: u64) -> u64 {
     live_bytes + store.tree_bytes.load(Ordering::Relaxed) / BRANCHES_PART
 }
 
-/// Refuses to begin to move memory if space is scarce and there is not enough for the move, other
+/// Refuses to begin to move memory if there is not enough space for the move, other
 /// rewrites, and emptying files, which needs `leaving_bytes`.
 ///
 /// # Errors
@@ -41,7 +41,7 @@ pub(crate) fn check(store: &Store, leaving_bytes: Option<u64>) -> Result<()> {
     let headroom = store.intake.headroom();
     let others = store.shared.claims.bytes() + leaving_bytes.unwrap_or(0);
     // Without other work, no space is freed before this move, and the need is an upper estimate.
-    if !headroom.is_scarce() || others == 0 {
+    if others == 0 {
         return Ok(());
     }
     let wanted = bytes_to_move(store) + others;

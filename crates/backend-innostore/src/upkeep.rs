@@ -157,7 +157,8 @@ impl Jobs {
     }
 
     fn check_room(&self, store: &Store) -> Result<()> {
-        if self.rewriting.is_going_on() {
+        // Puts pass here: files are looked at only if space is scarce.
+        if self.rewriting.is_going_on() || !store.intake.headroom().is_scarce() {
             return Ok(());
         }
         let live_bytes = self.leaving.live_bytes(store);
